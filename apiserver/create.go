@@ -92,7 +92,7 @@ func (p *processing) admit(ctx context.Context, template *v1beta1.VirtualMachine
 		return nil, err
 	}
 	if required {
-		templates.Restrict(d.findings)
+		d.findings = rendered.Restrict(d.findings)
 	}
 	warn(ctx, d.findings)
 	if templates.Denied(d.findings) {

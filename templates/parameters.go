@@ -26,13 +26,15 @@ const maxShown = 100
 type value struct {
 	parameter *v1beta1.Parameter
 	text      string
-	// given: the user gave it, and at names where.
-	given bool
-	at    string
+	// given: the user gave it, and at names where. generated: it was drawn.
+	given, generated bool
+	at               string
 	// unknown: it is required, and has no value yet.
 	unknown bool
 	// isKey and isLine: it was checked as a part of a key, and of a text. A template can refer to it very often.
-	isKey, isLine bool
+	isKey, isLine, isDecodedLine bool
+	// isStructure and isUnconstrained: a finding says so.
+	isStructure, isUnconstrained bool
 	// parsed is the text as JSON, or the error, once it was needed.
 	parsed *parsed
 }
@@ -51,10 +53,29 @@ func (v *value) parse() (any, error) {
 	return v.parsed.value, v.parsed.err
 }
 
-// constrained reports whether the parameter says which values are allowed.
-func (v *value) constrained() bool {
-	p := v.parameter
-	return p.Type != "" && p.Type != v1beta1.ParameterString || len(p.Enum) > 0 || p.Pattern != ""
+// decoded is the text that ${{NAME}} is replaced with, if the value is one: a string in JSON is decoded.
+func (v *value) decoded() string {
+	if parsed, err := v.parse(); err == nil {
+		if text, isText := parsed.(string); isText {
+			return text
+		}
+	}
+	return v.text
+}
+
+// constrained reports whether the parameter limits the characters of its values.
+func (v *value) constrained() bool { return isConstrained(v.parameter) }
+
+// isConstrained reports whether a parameter limits the characters of its values. An object can have any text in it.
+func isConstrained(p *v1beta1.Parameter) bool {
+	limited := p.Type == v1beta1.ParameterInteger || p.Type == v1beta1.ParameterQuantity || p.Type == v1beta1.ParameterBoolean
+	return limited || len(p.Enum) > 0 || p.Pattern != ""
+}
+
+// isFree reports whether the value is not one that an approver has read: a generated one, or a given one that is neither of
+// an enum nor the default.
+func (v *value) isFree() bool {
+	return v.generated || v.given && len(v.parameter.Enum) == 0 && v.text != v.parameter.Value
 }
 
 func parameterAt(i int, name string) string {
@@ -75,8 +96,8 @@ type resolver struct {
 	random Random
 	// partial: values of required parameters are not known yet.
 	partial bool
-	// numbers are the parameters whose values are JSON.
-	numbers map[string]bool
+	// references are how the template uses the values.
+	references *references
 	// matched bounds the time for the patterns: the sizes of the patterns, each multiplied by the bytes of its value.
 	matched int
 	// drawn counts the characters of generated values.
@@ -123,7 +144,7 @@ func (r *resolver) valueOf(i int, p *v1beta1.Parameter) *value {
 		v.text, v.at = p.Value, parameterAt(i, "value")
 	case p.Generate != "":
 		v.at = parameterAt(i, "from")
-		v.text = r.generate(i, p)
+		v.text, v.generated = r.generate(i, p), true
 	default:
 		v.at = parameterAt(i, "value")
 	}
@@ -142,15 +163,51 @@ func (r *resolver) valueOf(i int, p *v1beta1.Parameter) *value {
 	return v
 }
 
-// constrain reports a value that its parameter does not allow.
+// constrain reports a value that its parameter does not allow, in each form in which the template uses it.
 func (r *resolver) constrain(v *value, c *constraint) {
-	if r.matched += c.patternSize * len(v.text); r.matched > maxMatched {
-		r.deny(RuleTooLarge, &field.Error{Type: field.ErrorTypeTooLong, Field: v.at, BadValue: "", Detail: "it takes too long to match the patterns; use shorter values or simpler patterns"})
-		return
+	err := c.check(v.text)
+	if err == nil && c.patternSize > 0 {
+		err = r.matchPattern(v, c)
 	}
-	if err := c.check(v.text); err != nil {
+	if err != nil {
 		r.deny(RuleConstrainedValue, invalid(v.at, texts.Shorten(v.text, maxShown), err.Error()))
 	}
+}
+
+// matchPattern returns why a value does not match the pattern of its parameter. A match that takes too long is reported.
+func (r *resolver) matchPattern(v *value, c *constraint) error {
+	forms, err := r.formsOf(v)
+	if err != nil {
+		return err
+	}
+	for _, text := range forms {
+		if r.matched += c.patternSize * len(text); r.matched > maxMatched {
+			r.deny(RuleTooLarge, &field.Error{Type: field.ErrorTypeTooLong, Field: v.at, BadValue: "", Detail: "it takes too long to match the patterns; use shorter values or simpler patterns"})
+			return nil
+		}
+		if err := c.checkPattern(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// formsOf are the texts that a value is used as: itself, and for ${{NAME}} what it is as JSON. Lists and objects with a
+// pattern have no escapes, so that they are used as they are written.
+func (r *resolver) formsOf(v *value) ([]string, error) {
+	name := v.parameter.Name
+	if !r.references.decoded[name] || slices.Contains(v.parameter.Enum, v.text) {
+		return []string{v.text}, nil
+	}
+	parsed, err := v.parse()
+	if isList := err == nil && isComposite(parsed); isList && strings.Contains(v.text, `\`) {
+		return nil, fmt.Errorf("it must match %s, and have no backslash", v.parameter.Pattern)
+	}
+	text := v.decoded()
+	if text != v.text && r.references.asText[name] {
+		return []string{v.text, text}, nil
+	}
+	return []string{text}, nil
 }
 
 // generate draws the value of a parameter.
@@ -168,7 +225,7 @@ func (r *resolver) generate(i int, p *v1beta1.Parameter) string {
 		r.deny(fault.rule, invalid(parameterAt(i, "from"), p.From, fault.err.Error()))
 		return ""
 	}
-	return r.draw(i, g, r.numbers[p.Name])
+	return r.draw(i, g, r.references.numbers[p.Name])
 }
 
 // draw draws a value. One for ${{NAME}} must be a number: digits with a leading zero are none in JSON, and are drawn again,
@@ -222,7 +279,7 @@ func (r *resolver) constraintOf(i int, p *v1beta1.Parameter) *constraint {
 	return c
 }
 
-// check reports why a value is not allowed.
+// check reports why a value is not allowed, but for the pattern.
 func (c *constraint) check(text string) error {
 	if err := c.checkType(text); err != nil {
 		return err
@@ -230,6 +287,11 @@ func (c *constraint) check(text string) error {
 	if len(c.Enum) > 0 && !slices.Contains(c.Enum, text) {
 		return fmt.Errorf("allowed values: %s", texts.Shorten(strings.Join(c.Enum, ", "), 10*maxShown))
 	}
+	return nil
+}
+
+// checkPattern reports whether a text, as it is used, matches the pattern.
+func (c *constraint) checkPattern(text string) error {
 	if c.pattern != nil && !c.pattern.MatchString(text) {
 		return fmt.Errorf("it must match %s", c.Pattern)
 	}

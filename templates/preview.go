@@ -46,7 +46,8 @@ func Samples(spec *v1beta1.VirtualMachineTemplateSpec, given map[string]string) 
 			continue
 		}
 		value := sampleOf(p, w.numbers[p.Name])
-		if (&resolver{report: &report{}}).constraintOf(i, p).check(value) != nil {
+		c := (&resolver{report: &report{}}).constraintOf(i, p)
+		if c.check(value) != nil || c.checkPattern(value) != nil {
 			return nil, false
 		}
 		samples[p.Name] = value

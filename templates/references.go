@@ -73,6 +73,19 @@ func wholeReference(text string) (name string, ok bool) {
 	return name, isReferable(name)
 }
 
+// eachName calls do for the name of each reference in a text.
+func eachName(text string, do func(name string)) {
+	if name, whole := wholeReference(text); whole {
+		do(name)
+		return
+	}
+	for at := nextReference(text, 0); at >= 0; {
+		end := at + 2 + nameLength(text[at+2:])
+		do(text[at+2 : end])
+		at = nextReference(text, end+1)
+	}
+}
+
 // hasReference reports whether a text refers to a parameter.
 func hasReference(text string) bool {
 	_, whole := wholeReference(text)

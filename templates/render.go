@@ -48,14 +48,17 @@ type Rendered struct {
 	Message        string
 	// Values are those of all parameters, by their names.
 	Values map[string]string
+	// restricted are the findings that hold only where templates must be approved.
+	restricted []validators.Finding
 }
 
 // Options of a render.
 type Options struct {
 	// Random draws generated values.
 	Random Random
-	// Approved: only approved templates may be used, so a given value must not add fields to the VirtualMachine, nor
-	// lines to a text, but where the parameter allows it. Elsewhere these are warnings.
+	// Approved: only approved templates may be used. So a given value must not add fields to the VirtualMachine, must not
+	// change the structure of a text, and must be constrained in a text whose form is not known. Elsewhere the first two are
+	// warnings.
 	Approved bool
 }
 
@@ -79,7 +82,10 @@ func (r *renderer) run(spec *v1beta1.VirtualMachineTemplateSpec, given map[strin
 	if tree != nil {
 		w.walkAll(tree)
 	}
-	r.values = (&resolver{report: r.report, given: given, random: r.options.Random, partial: partial, numbers: w.numbers}).resolve(spec.Parameters)
+	for _, name := range namesIn(spec.Message) { // a message has the text, also for ${{NAME}}
+		w.asText[name] = true
+	}
+	r.values = (&resolver{report: r.report, given: given, random: r.options.Random, partial: partial, references: w}).resolve(spec.Parameters)
 	r.checkReferences(w, spec)
 	if tree != nil {
 		r.object(tree, virtualMachineShape(), false)
@@ -97,7 +103,7 @@ func (r *renderer) run(spec *v1beta1.VirtualMachineTemplateSpec, given map[strin
 	for name, v := range r.values {
 		values[name] = v.text
 	}
-	return &Rendered{VirtualMachine: vm, Message: message, Values: values}, findings
+	return &Rendered{VirtualMachine: vm, Message: message, Values: values, restricted: r.restricted}, findings
 }
 
 // renderer writes the JSON of the VirtualMachine.
@@ -109,8 +115,10 @@ type renderer struct {
 	out     []byte
 	path    []step
 	tooLong bool
-	// replaced counts the bytes of the values that were inserted.
-	replaced int
+	// replaced counts the bytes of the values that were inserted, compared those of the texts that were parsed.
+	replaced, compared int
+	// restricted are the findings that hold only where templates must be approved.
+	restricted []validators.Finding
 	// unknown are the paths of what depends on values that are not known.
 	unknown []string
 }
@@ -217,8 +225,9 @@ func isComposite(value any) bool {
 
 // references walks a tree and notes what it refers to.
 type references struct {
-	// numbers are the parameters that are referred to with ${{NAME}}.
-	numbers map[string]bool
+	// numbers are the parameters that a value of a field is with ${{NAME}}. decoded are those with ${{NAME}} in any place,
+	// and asText those with ${NAME}.
+	numbers, decoded, asText map[string]bool
 	// declared are the names of the template's parameters, used those that it refers to.
 	declared, used map[string]bool
 	// undefined are the references to others.
@@ -229,7 +238,7 @@ type references struct {
 }
 
 func newReferences(parameters []v1beta1.Parameter) *references {
-	w := &references{numbers: map[string]bool{}, declared: make(map[string]bool, len(parameters)), used: map[string]bool{}, undefined: map[use]bool{}}
+	w := &references{numbers: map[string]bool{}, decoded: map[string]bool{}, asText: map[string]bool{}, declared: make(map[string]bool, len(parameters)), used: map[string]bool{}, undefined: map[use]bool{}}
 	for i := range parameters {
 		w.declared[parameters[i].Name] = true
 	}
@@ -289,8 +298,12 @@ func (w *references) text(text string) {
 	if !strings.Contains(text, "${") {
 		return
 	}
-	for _, name := range namesIn(text) {
-		w.used[name] = true
+	names, asText := namesIn(text), w.asText
+	if _, whole := wholeReference(text); whole {
+		asText = w.decoded
+	}
+	for _, name := range names {
+		w.used[name], asText[name] = true, true
 		if !w.declared[name] && len(w.undefined) < maxFindings {
 			w.undefined[use{name, pathOf(w.path)}] = true
 		}
@@ -578,21 +591,29 @@ func (r *renderer) restrict(rule string, v *value, detail string) {
 			return
 		}
 	}
-	severity := validators.Warn
-	if r.options.Approved {
-		severity = validators.Deny
+	found := validators.Finding{Rule: rule, Severity: validators.Warn, Error: invalid(v.at, texts.Shorten(v.text, maxShown), detail), Remedy: remedies[rule]}
+	switch {
+	case r.options.Approved:
+		r.deny(rule, found.Error)
+	case rule != RuleNotConstrained:
+		r.warn(rule, found.Error)
+	case len(r.restricted) < maxFindings:
+		r.restricted = append(r.restricted, found)
 	}
-	r.add(rule, severity, invalid(v.at, texts.Shorten(v.text, maxShown), detail))
 }
 
-// Restrict makes those findings of a render deny that would deny with Options.Approved. So a template is rendered once if
-// it becomes known after the render that the template must be approved.
-func Restrict(findings []validators.Finding) {
+// Restrict returns the findings of a render as they are with Options.Approved. So a template is rendered once if it becomes
+// known after the render that the template must be approved.
+func (r *Rendered) Restrict(findings []validators.Finding) []validators.Finding {
+	findings = append(findings, r.restricted...)
 	for i := range findings {
-		if f := &findings[i]; f.Rule == RuleAddsFields || f.Rule == RuleLineBreak {
-			f.Severity = validators.Deny
+		switch findings[i].Rule {
+		case RuleAddsFields, RuleLineBreak, RuleStructure, RuleNotConstrained:
+			findings[i].Severity = validators.Deny
 		}
 	}
+	validators.Sort(findings)
+	return findings
 }
 
 // replace counts a replacement, and reports whether the bound allows it.
@@ -647,6 +668,7 @@ func (r *renderer) string(written string, s *shape, literal bool) {
 		return
 	}
 	if joined, known := r.join(segments, r.lineOf); known {
+		r.insert(segments, false, joined)
 		r.text(joined, s)
 	} else {
 		r.isUnknown()
@@ -660,9 +682,25 @@ func (r *renderer) lineOf(v *value) {
 		return
 	}
 	v.isLine = true
-	if v.given && !v.constrained() && strings.ContainsAny(v.text, "\n\r\u0085\u2028\u2029") {
+	r.breaksLine(v, v.text)
+}
+
+func (r *renderer) breaksLine(v *value, text string) {
+	if v.given && !v.constrained() && strings.ContainsAny(text, "\n\r\u0085\u2028\u2029") {
 		r.restrict(RuleLineBreak, v, "it has a line break")
 	}
+}
+
+// decodedText writes the text of ${{NAME}}.
+func (r *renderer) decodedText(v *value, text string, s *shape) {
+	if !v.isDecodedLine {
+		v.isDecodedLine = true
+		r.breaksLine(v, text)
+	}
+	if v.isFree() {
+		r.insert([]segment{{text: v.parameter.Name, reference: true}}, true, text)
+	}
+	r.text(text, s)
 }
 
 // whole writes the value of ${{NAME}}: as JSON, or as text if it is no JSON.
@@ -683,11 +721,14 @@ func (r *renderer) whole(name string, s *shape) {
 	}
 	switch {
 	case err != nil:
-		r.lineOf(v)
-		r.text(v.text, s)
+		r.decodedText(v, v.text, s)
 		return
 	case parsed == nil:
 		r.deny(RuleNullValue, invalid(v.at, v.text, "null is no value: "+r.at()+" must have one"))
+		return
+	}
+	if text, isText := parsed.(string); isText {
+		r.decodedText(v, text, s)
 		return
 	}
 	if isComposite(parsed) && v.given && v.parameter.Type != v1beta1.ParameterObject {

@@ -137,8 +137,85 @@ func FindUncovered(spec *v1beta1.VirtualMachineTemplateSpec) []Uncovered {
 		found = append(found, Uncovered{Path: path, Reason: "a parameter chooses the name of the field"})
 	}}
 	names.find(parsed)
-	slices.SortFunc(found, func(a, b Uncovered) int { return strings.Compare(a.Path, b.Path) })
+	inTexts := &written{unlimited: unlimitedOf(spec.Parameters), more: names.more, do: func(path, reason string) {
+		found = append(found, Uncovered{Path: path, Reason: reason})
+	}}
+	inTexts.find(parsed, virtualMachineShape())
+	if !names.more() {
+		found = append(found[:maxUncovered-1], Uncovered{Path: virtualMachineAt, Reason: fmt.Sprintf("the list is incomplete: the template has more than %d entries", maxUncovered-2)})
+	}
+	slices.SortStableFunc(found, func(a, b Uncovered) int { return strings.Compare(a.Path, b.Path) })
 	return found
+}
+
+// unlimitedOf are the names of the parameters that have no constraint.
+func unlimitedOf(parameters []v1beta1.Parameter) map[string]bool {
+	names := map[string]bool{}
+	for i := range parameters {
+		if p := &parameters[i]; !isConstrained(p) {
+			names[p.Name] = true
+		}
+	}
+	return names
+}
+
+// written finds the texts that a program reads and that parameters without a constraint are in.
+type written struct {
+	path      []step
+	unlimited map[string]bool
+	// more reports whether further texts are wanted.
+	more func() bool
+	do   func(at, reason string)
+}
+
+func (w *written) find(value any, s *shape) {
+	if !w.more() || len(w.path) > maxDepth {
+		return
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			kind, child := keyStep, s.element
+			if s.kind == object {
+				kind, child = fieldStep, s.fields[key]
+			}
+			w.below(v[key], child, step{name: key, kind: kind})
+		}
+	case []any:
+		for i, element := range v {
+			w.below(element, s.element, step{index: i, kind: indexStep})
+		}
+	case string:
+		w.text(v)
+	}
+}
+
+func (w *written) below(value any, s *shape, at step) {
+	if s == nil {
+		s = &shape{}
+	}
+	w.path = append(w.path, at)
+	w.find(value, s)
+	w.path = w.path[:len(w.path)-1]
+}
+
+func (w *written) text(text string) {
+	if !hasReference(text) {
+		return
+	}
+	form := formOf(w.path)
+	if form == plainText {
+		return
+	}
+	names := map[string]bool{}
+	eachName(text, func(name string) {
+		if w.unlimited[name] {
+			names[name] = true
+		}
+	})
+	if len(names) > 0 {
+		w.do(pathOf(w.path), "no type, enum or pattern limits what users write in this text with "+texts.Shorten(strings.Join(slices.Sorted(maps.Keys(names)), ", "), maxShown))
+	}
 }
 
 // each calls do for each value at a path.

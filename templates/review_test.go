@@ -65,12 +65,27 @@ func TestFindUncovered(t *testing.T) {
 			"spec: {template: {spec: {volumes: [{'${KIND}': {image: 'a:b'}}]}}}",
 			[]string{"spec.virtualMachine.spec.template.spec.volumes[0][${KIND}]: a parameter chooses the name of the field"},
 		},
+		"texts that programs read": {
+			`{metadata: {name: "${NAME}", labels: {a: "${A}"}}, spec: {template: {metadata: {annotations: {a/b: "${A}-${B}-${LIMITED}", "${KEY}": "${{A}}"}}, spec: {hostname: "${A}", domain: {firmware: {kernelBoot: {kernelArgs: "a=${OBJECT}"}}}, volumes: [{cloudInitNoCloud: {userData: "${LIMITED}", networkDataBase64: "${NETWORK}"}}]}}}}`,
+			[]string{
+				"spec.virtualMachine.spec.template.metadata.annotations[${KEY}]: a parameter chooses the name of the field",
+				"spec.virtualMachine.spec.template.metadata.annotations[${KEY}]: no type, enum or pattern limits what users write in this text with A",
+				"spec.virtualMachine.spec.template.metadata.annotations[a/b]: no type, enum or pattern limits what users write in this text with A, B",
+				"spec.virtualMachine.spec.template.spec.domain.firmware.kernelBoot.kernelArgs: no type, enum or pattern limits what users write in this text with OBJECT",
+				"spec.virtualMachine.spec.template.spec.volumes[0].cloudInitNoCloud.networkDataBase64: no type, enum or pattern limits what users write in this text with NETWORK",
+			},
+		},
 		"other types":  {"spec: {template: {spec: {volumes: {containerDisk: {image: a}}}}, instancetype: small}", nil},
 		"not an image": {"spec: {template: {spec: {volumes: [{containerDisk: {image: [a]}}]}}}", []string{"spec.virtualMachine.spec.template.spec.volumes[0].containerDisk.image: the tag of an image can move to another image; use a digest: IMAGE@sha256:…"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, u := range templates.FindUncovered(specOf(t, tc.vm)) {
+			spec := specOf(t, tc.vm)
+			for _, name := range []string{"NAME", "A", "B", "KEY", "NETWORK"} {
+				spec.Parameters = append(spec.Parameters, v1beta1.Parameter{Name: name})
+			}
+			spec.Parameters = append(spec.Parameters, v1beta1.Parameter{Name: "OBJECT", Type: v1beta1.ParameterObject}, v1beta1.Parameter{Name: "LIMITED", Pattern: "a"})
+			for _, u := range templates.FindUncovered(spec) {
 				got = append(got, u.Path+": "+u.Reason)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -83,8 +98,12 @@ func TestFindUncovered(t *testing.T) {
 // TestFindUncoveredBound holds that a review of a large template is bounded.
 func TestFindUncoveredBound(t *testing.T) {
 	vm := "spec: {template: {spec: {volumes: [" + strings.Repeat("{containerDisk: {image: a}},", 1000) + "]}}}"
-	if got := len(templates.FindUncovered(specOf(t, vm))); got != 200 {
-		t.Errorf("%d entries", got)
+	got := templates.FindUncovered(specOf(t, vm))
+	if len(got) != 200 {
+		t.Errorf("%d entries", len(got))
+	}
+	if want := "the list is incomplete: the template has more than 198 entries"; got[0].Path != "spec.virtualMachine" || got[0].Reason != want {
+		t.Errorf("%+v, not %s", got[0], want)
 	}
 }
 
@@ -142,5 +161,29 @@ func TestApproved(t *testing.T) {
 				t.Errorf("the message says what to do: %t: %s", again, condition.Message)
 			}
 		})
+	}
+}
+
+// TestDigestOfRepeatedKeys holds that an approval covers what is rendered: of a repeated key, both take the last value.
+func TestDigestOfRepeatedKeys(t *testing.T) {
+	of := func(spec string) (string, string) {
+		made := &v1beta1.VirtualMachineTemplate{ObjectMeta: metav1.ObjectMeta{UID: "a"}, Spec: v1beta1.VirtualMachineTemplateSpec{
+			VirtualMachine: &runtime.RawExtension{Raw: []byte(`{"spec":` + spec + `}`)},
+		}}
+		digest, err := templates.Digest(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered, findings := templates.Render(&made.Spec, nil, templates.Options{})
+		if rendered == nil {
+			t.Fatal(findings)
+		}
+		return digest, string(*rendered.VirtualMachine.Spec.RunStrategy)
+	}
+	digest, strategy := of(`{"runStrategy":"Always","runStrategy":"Halted"}`)
+	last, _ := of(`{"runStrategy":"Halted"}`)
+	first, _ := of(`{"runStrategy":"Always"}`)
+	if strategy != "Halted" || digest != last || digest == first {
+		t.Errorf("%s: digest %s, of the last value %s, of the first %s", strategy, digest, last, first)
 	}
 }

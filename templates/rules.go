@@ -34,6 +34,8 @@ const (
 	RuleTooLarge                = "template-too-large"
 	RuleAddsFields              = "template-value-adds-fields"
 	RuleLineBreak               = "template-value-line-break"
+	RuleStructure               = "template-value-changes-structure"
+	RuleNotConstrained          = "template-value-not-constrained"
 	RuleNotValidated            = "template-not-validated"
 	RuleLabels                  = "template-labels"
 )
@@ -65,6 +67,8 @@ var remedies = map[string]string{
 	RuleTooLarge:                "Use shorter values.",
 	RuleAddsFields:              "Use a text, or declare the parameter with type: object.",
 	RuleLineBreak:               "Use a value on one line, or constrain the parameter by type, enum or pattern.",
+	RuleStructure:               "Use a value that is one text, without quotes, brackets and backslashes.",
+	RuleNotConstrained:          "Use the default value, or constrain the parameter by type, enum or pattern.",
 	RuleNotValidated:            "Process the template with values to validate it.",
 	RuleLabels:                  "Use labels that kubectl label accepts.",
 }

@@ -21,6 +21,16 @@ func OneLine(text string) string {
 	}, text)), " ")
 }
 
+// Printable removes what controls a terminal from a text, and keeps its lines.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\n' || r == '\t' {
+			return r
+		}
+		return -1
+	}, text)
+}
+
 // Shorten cuts a text to a number of bytes, between characters and with an ellipsis at the end. The result is valid
 // UTF-8.
 func Shorten(text string, bytes int) string {

@@ -11,6 +11,12 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
+func TestPrintable(t *testing.T) {
+	if got := Printable("a  b\n\tc\x1b[31m\u202e\r\u2028ä\xff"); got != "a  b\n\tc[31mä�" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestShorten(t *testing.T) {
 	for _, c := range []struct {
 		text  string

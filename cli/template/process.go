@@ -149,7 +149,7 @@ func (p *process) print(vm *kubevirtv1.VirtualMachine, message string) error {
 		return err
 	}
 	if message != "" {
-		fmt.Fprintln(p.program.Streams.ErrOut, message)
+		fmt.Fprintln(p.program.Streams.ErrOut, texts.Printable(message))
 	}
 	return nil
 }

@@ -91,6 +91,14 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// A message prints the values in it, and does not control the terminal with them.
+func TestProcessMessage(t *testing.T) {
+	got := clitest.Call(t, strings.Replace(fedora, "Log in as ${USER}", "Log in to ${NAME}", 1), "template", "process", "-f", "-", "-p", "NAME=\x1b[31mweb\nor web")
+	if got.Code != 0 || !strings.HasSuffix(got.ErrOut, "Log in to [31mweb\nor web\n") {
+		t.Errorf("code %d, errors %q", got.Code, got.ErrOut)
+	}
+}
+
 func TestProcessReadsTemplatesOnly(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"an unknown field":      {strings.Replace(fedora, "message:", "massage:", 1), `document 1: it is not a VirtualMachineTemplate: json: unknown field "massage"`},

