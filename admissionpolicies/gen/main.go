@@ -8,33 +8,53 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/virtward/virtward/addresses"
 	"github.com/virtward/virtward/hypervisors"
 )
 
-// guard is the file that is rewritten; go generate runs where it is.
-const guard = "rule-settings.yaml"
+// A guard has an expression that is generated.
+type guard struct {
+	// file is rewritten; go generate runs where it is.
+	file string
+	// expression is the YAML field below the comment.
+	expression func() (string, error)
+}
+
+var guards = []guard{{"rule-settings.yaml", securityRules}, {"virtual-images.yaml", publicAddress}}
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "generating the guard of the RuleSettings:", err)
-		os.Exit(1)
+	for _, g := range guards {
+		if err := g.run(); err != nil {
+			fmt.Fprintf(os.Stderr, "generating the guard %s: %v\n", g.file, err)
+			os.Exit(1)
+		}
 	}
 }
 
-func run() error {
-	content, err := os.ReadFile(guard)
+func (g *guard) run() error {
+	content, err := os.ReadFile(g.file)
 	if err != nil {
 		return err
 	}
+	written, err := g.rewritten(content)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(g.file, written, 0o644)
+}
+
+func (g *guard) rewritten(content []byte) ([]byte, error) {
+	generated, err := g.expression()
+	if err != nil {
+		return nil, err
+	}
+	return rewrite(content, generated)
+}
+
+// securityRules are the ids of the security-relevant rules.
+func securityRules() (string, error) {
 	ids, err := securityRelevant()
-	if err != nil {
-		return err
-	}
-	written, err := rewrite(content, ids)
-	if err != nil {
-		return fmt.Errorf("%s: %w", guard, err)
-	}
-	return os.WriteFile(guard, written, 0o644)
+	return expression(ids), err
 }
 
 // securityRelevant are the ids of the rules of every hypervisor and architecture that are marked so, sorted.
@@ -53,6 +73,24 @@ func securityRelevant() ([]string, error) {
 	return ids, nil
 }
 
+// perLine is the number of networks in a line.
+const perLine = 6
+
+// publicAddress is the expression that a host is a name, a permitted address, or an address in no special network.
+func publicAddress() (string, error) {
+	var b strings.Builder
+	b.WriteString("      expression: >-\n        !isIP(variables.host) || variables.networks.exists(n, cidr(n).containsIP(variables.host)) ||\n" +
+		"        ip(variables.host).isGlobalUnicast() && ![\n")
+	for line := range slices.Chunk(addresses.SpecialNetworks(), perLine) {
+		b.WriteString("       ")
+		for i := range line {
+			fmt.Fprintf(&b, " '%s',", line[i].Network)
+		}
+		b.WriteByte('\n')
+	}
+	return strings.TrimSuffix(b.String(), ",\n") + "\n        ].exists(n, cidr(n).containsIP(variables.host))", nil
+}
+
 // heading is how the comment above the generated expression begins; end is where the next variable begins.
 const (
 	heading = "\n      # generated "
@@ -60,14 +98,14 @@ const (
 )
 
 // rewrite replaces the expression below the comment.
-func rewrite(content []byte, ids []string) ([]byte, error) {
+func rewrite(content []byte, generated string) ([]byte, error) {
 	before, rest, found := bytes.Cut(content, []byte(heading))
 	comment, rest, commented := bytes.Cut(rest, []byte("\n"))
 	_, after, ended := bytes.Cut(rest, []byte(end))
 	if !found || !commented || !ended {
 		return nil, errors.New("there is no expression below a comment that begins with generated")
 	}
-	return slices.Concat(before, []byte(heading), comment, []byte("\n"+expression(ids)), []byte(end), after), nil
+	return slices.Concat(before, []byte(heading), comment, []byte("\n"+generated), []byte(end), after), nil
 }
 
 // expression is the CEL list of the ids as a YAML field, one id a line.

@@ -52,9 +52,10 @@ type Options struct {
 type Reconciler struct {
 	Options
 
-	index  *index
-	ledger *ledger
-	census *census
+	index       *index
+	ledger      *ledger
+	census      *census
+	permissions *permissions
 	// changed receives images whose users changed.
 	changed chan reconcile.Request
 
@@ -77,7 +78,11 @@ func New(options Options) *Reconciler {
 		Options: options, index: newIndex(), ledger: newLedger(options.ClassNames, options.Limits.Imports), changed: make(chan reconcile.Request), importing: map[reconcile.Request]struct{}{}, limited: map[reconcile.Request]struct{}{},
 		reserved: map[reconcile.Request]int64{}, counts: map[string]*count{},
 	}
+	r.permissions = newPermissions(options.Client, options.Clock)
 	r.census = &census{between: betweenLists, retry: loadRetry, each: r.eachHolder}
+	r.census.counts = func(ctx context.Context, image *v1alpha1.VirtualImage, list []user) ([]string, error) {
+		return r.permissions.users(ctx, image, list, false)
+	}
 	return r
 }
 
@@ -96,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("reading VirtualImage %s: %w", key, err)
 	}
 	after, err := r.step(ctx, image)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, errCounting) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, errCounting) || errors.Is(err, errReviewing) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	return reconcile.Result{RequeueAfter: after}, err
@@ -178,7 +183,15 @@ func (r *Reconciler) answer(ctx context.Context, in *virtualimages.Input) func(v
 // observe reads what a plan needs.
 func (r *Reconciler) observe(ctx context.Context, image *v1alpha1.VirtualImage) (*virtualimages.Input, backend.Backend, error) {
 	in := &virtualimages.Input{Settings: r.Settings, Image: image, Cluster: r.Cluster, Now: metav1.NewTime(r.Clock.Now().UTC().Truncate(time.Second))}
-	in.Users, in.Templates, in.Uncounted = r.index.of(image)
+	var err error
+	if in.Users, in.Templates, in.Uncounted, err = r.usersOf(ctx, image); err != nil {
+		return nil, nil, err
+	}
+	if image.DeletionTimestamp != nil {
+		if in.Leaving, err = r.leaving(ctx, image.Namespace); err != nil {
+			return nil, nil, err
+		}
+	}
 	in.Class = r.classOf(image)
 	store := r.Classes[in.Class]
 	if store == nil {
@@ -193,6 +206,20 @@ func (r *Reconciler) observe(ctx context.Context, image *v1alpha1.VirtualImage) 
 		in.Fault = fault
 	}
 	return in, store, nil
+}
+
+// leaving reports whether a namespace is being deleted.
+func (r *Reconciler) leaving(ctx context.Context, name string) (bool, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	return namespace.DeletionTimestamp != nil, nil
 }
 
 // classOf is the class that stores an image: the one that stored it before, the one that it names, or the default.
