@@ -3,7 +3,6 @@ package virtualimages
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,18 +21,15 @@ import (
 
 const (
 	// maxPermissions bounds the answers that are remembered, and perPermission is the memory of one with the longest names.
-	maxPermissions = 10_000
-	perPermission  = 1500
+	maxPermissions = 2500
+	perPermission  = 1000
 	// remembered is the time after which a permission is read again.
 	remembered = time.Minute
-	// maxAccounts bounds the service accounts of another namespace that are considered for an image, and maxReviews those of all
-	// namespaces that are reviewed in one pass. Further ones follow in the next pass.
+	// maxAccounts bounds the service accounts of another namespace that are considered for an image, and maxForeign those of all
+	// namespaces. The users of further ones do not count.
 	maxAccounts = 16
-	maxReviews  = 64
+	maxForeign  = 500
 )
-
-// errReviewing is the error of an image with more users in other namespaces than one pass reviews.
-var errReviewing = errors.New("the permissions of users in other namespaces are read in another pass")
 
 // permissions answers whether service accounts may clone images of other namespaces, as CDI decides it. The zero value is not
 // usable: create it with newPermissions. It is safe for concurrent use.
@@ -47,7 +43,7 @@ func newPermissions(c client.Client, clock clock.PassiveClock) *permissions {
 	return &permissions{client: c, clock: clock, answers: lru.New(maxPermissions)}
 }
 
-// clone is a question: may the account clone a claim of a namespace?
+// clone is a question: may the account clone a claim of a namespace, or each one if it has no name?
 type clone struct{ account, claim types.NamespacedName }
 
 // permission is an answer, and when it was read.
@@ -58,10 +54,9 @@ type permission struct {
 
 // users returns the names of those users of an image that count. Users in the namespace of the image do. One in another namespace
 // does while the service account that clones for it may clone the claim of the image: without it, nothing can come of the
-// reference. With limit, at most maxReviews permissions are read, and errReviewing is returned if there are more.
-func (p *permissions) users(ctx context.Context, image *v1alpha1.VirtualImage, list []user, limit bool) ([]string, error) {
+// reference.
+func (p *permissions) users(ctx context.Context, image *v1alpha1.VirtualImage, list []user) ([]string, error) {
 	var names []string
-	claim := types.NamespacedName{Namespace: image.Namespace, Name: virtualimages.VolumeName(image.Name, image.UID)}
 	foreign := map[types.NamespacedName][]string{}
 	for i := range list {
 		if u := &list[i]; u.namespace == image.Namespace {
@@ -71,24 +66,34 @@ func (p *permissions) users(ctx context.Context, image *v1alpha1.VirtualImage, l
 			foreign[account] = append(foreign[account], u.shown)
 		}
 	}
-	reviews := 0
 	for _, account := range considered(maps.Keys(foreign)) {
-		question := clone{account, claim}
-		allowed, known := p.known(question)
-		if !known {
-			if reviews++; limit && reviews > maxReviews {
-				return nil, errReviewing
-			}
-			var err error
-			if allowed, err = p.review(ctx, question); err != nil {
-				return nil, err
-			}
+		allowed, err := p.clones(ctx, account, image)
+		if err != nil {
+			return nil, err
 		}
 		if allowed {
 			names = append(names, foreign[account]...)
 		}
 	}
 	return names, nil
+}
+
+// clones reports whether an account may clone an image: by a permission for the namespace, or for the claim.
+func (p *permissions) clones(ctx context.Context, account types.NamespacedName, image *v1alpha1.VirtualImage) (bool, error) {
+	for _, claim := range []string{"", virtualimages.VolumeName(image.Name, image.UID)} {
+		question := clone{account, types.NamespacedName{Namespace: image.Namespace, Name: claim}}
+		allowed, known := p.known(question)
+		if !known {
+			var err error
+			if allowed, err = p.review(ctx, question); err != nil {
+				return false, err
+			}
+		}
+		if allowed {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // considered are the accounts whose permissions are read, sorted: of each namespace the first maxAccounts, and the default
@@ -98,10 +103,11 @@ func considered(accounts func(func(types.NamespacedName) bool)) []types.Namespac
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), -compareBool(isDefault(a), isDefault(b)), strings.Compare(a.Name, b.Name))
 	})
 	perNamespace := map[string]int{}
-	return slices.DeleteFunc(sorted, func(account types.NamespacedName) bool {
+	sorted = slices.DeleteFunc(sorted, func(account types.NamespacedName) bool {
 		perNamespace[account.Namespace]++
 		return perNamespace[account.Namespace] > maxAccounts
 	})
+	return sorted[:min(len(sorted), maxForeign)]
 }
 
 func (p *permissions) known(question clone) (allowed, known bool) {

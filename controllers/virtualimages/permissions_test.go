@@ -23,8 +23,10 @@ type authorizer struct {
 	client.Client
 
 	permitted map[string]string
-	reviews   []string
-	err       error
+	// claim is the only one that they may clone; empty for all.
+	claim   string
+	reviews []string
+	err     error
 }
 
 func (a *authorizer) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
@@ -35,7 +37,7 @@ func (a *authorizer) Create(_ context.Context, object client.Object, _ ...client
 	of := review.Spec.ResourceAttributes
 	resource := strings.Trim(of.Resource+"/"+of.Subresource, "/")
 	a.reviews = append(a.reviews, fmt.Sprintf("%s %s %s.%s %s/%s", review.Spec.User, of.Verb, resource, of.Group, of.Namespace, of.Name))
-	review.Status.Allowed = a.permitted[review.Spec.User] == resource && slices.Contains(review.Spec.Groups, "system:authenticated")
+	review.Status.Allowed = a.permitted[review.Spec.User] == resource && (a.claim == "" || of.Name == a.claim) && slices.Contains(review.Spec.Groups, "system:authenticated")
 	return a.err
 }
 
@@ -60,7 +62,7 @@ func TestForeignUsers(t *testing.T) {
 	list := []user{userIn("team/web"), userIn("evil/web"), userIn("shop/web"), userIn("shop/db"), userIn("lab/web"), userIn("store/other"), account(userIn("store/web"), "cloner"), account(userIn("evil/db"), "cloner")}
 	count := func() []string {
 		t.Helper()
-		names, err := p.users(t.Context(), fedora, list, true)
+		names, err := p.users(t.Context(), fedora, list)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +74,7 @@ func TestForeignUsers(t *testing.T) {
 		t.Error(diff)
 	}
 	reviews := len(a.reviews)
-	if first := a.reviews[0]; first != "system:serviceaccount:evil:default create datavolumes/source.cdi.kubevirt.io team/fedora-0b6c7c0e" || reviews != 10 {
+	if first := a.reviews[0]; first != "system:serviceaccount:evil:default create datavolumes/source.cdi.kubevirt.io team/" || reviews != 16 || !strings.HasSuffix(a.reviews[3], "create pods. team/fedora-0b6c7c0e") {
 		t.Errorf("%d reviews, the first one is %q", reviews, first)
 	}
 	delete(a.permitted, "system:serviceaccount:shop:default")
@@ -85,39 +87,47 @@ func TestForeignUsers(t *testing.T) {
 	}
 	other := fedora.DeepCopy()
 	other.Namespace = "shop"
-	if names, err := p.users(t.Context(), other, []user{userIn("shop/web"), userIn("team/web")}, true); err != nil || !slices.Equal(names, []string{"shop/web"}) {
+	if names, err := p.users(t.Context(), other, []user{userIn("shop/web"), userIn("team/web")}); err != nil || !slices.Equal(names, []string{"shop/web"}) {
 		t.Errorf("%v, %v", names, err)
 	}
 	a.err = errors.New("the API server does not answer")
-	if _, err := p.users(t.Context(), fedora, []user{userIn("fourth/web")}, true); !errors.Is(err, a.err) {
+	if _, err := p.users(t.Context(), fedora, []user{userIn("fourth/web")}); !errors.Is(err, a.err) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestReviews: the accounts of a namespace, and the reviews of a pass, are bounded.
-func TestReviews(t *testing.T) {
-	a := &authorizer{permitted: map[string]string{"system:serviceaccount:evil:default": "pods", "system:serviceaccount:evil:zz": "pods"}}
+// TestNamedPermission: a permission for one claim is one for one image.
+func TestNamedPermission(t *testing.T) {
+	a := &authorizer{permitted: map[string]string{"system:serviceaccount:shop:default": "datavolumes/source"}, claim: "fedora-0b6c7c0e"}
 	p, _ := permissionsOf(a)
-	list := []user{userIn("evil/last"), account(userIn("evil/zz"), "zz")}
+	other := fedora.DeepCopy()
+	other.Name = "debian"
+	for _, image := range []*v1alpha1.VirtualImage{fedora, other} {
+		names, err := p.users(t.Context(), image, []user{userIn("shop/web")})
+		if err != nil || len(names) > 0 != (image == fedora) {
+			t.Errorf("%s: %v, %v", image.Name, names, err)
+		}
+	}
+}
+
+// TestReviews: the accounts that are considered are bounded, and a namespace with many does not hide others.
+func TestReviews(t *testing.T) {
+	a := &authorizer{permitted: map[string]string{"system:serviceaccount:evil:default": "pods", "system:serviceaccount:evil:zz": "pods", "system:serviceaccount:shop:default": "pods"}}
+	p, _ := permissionsOf(a)
+	list := []user{userIn("evil/last"), account(userIn("evil/zz"), "zz"), userIn("shop/web")}
 	for i := range 1000 {
 		list = append(list, account(userIn(fmt.Sprint("evil/vm-", i)), fmt.Sprintf("a%04d", i)))
 	}
-	names, err := p.users(t.Context(), fedora, list, true)
-	if err != nil || !slices.Equal(names, []string{"evil/last"}) || len(a.reviews) != 2*maxAccounts {
+	names, err := p.users(t.Context(), fedora, list)
+	if err != nil || !slices.Equal(names, []string{"evil/last", "shop/web"}) || len(a.reviews) != 4*(maxAccounts-1)+2+2 {
 		t.Errorf("%v, %v, %d reviews", names, err, len(a.reviews))
 	}
 	list = nil
-	for i := range 2 * maxReviews {
+	for i := range 2 * maxForeign {
 		list = append(list, userIn(fmt.Sprintf("n%04d/web", i)))
 	}
 	a.reviews = nil
-	if _, err := p.users(t.Context(), fedora, list, true); !errors.Is(err, errReviewing) || len(a.reviews) != 2*maxReviews {
-		t.Errorf("%v after %d reviews", err, len(a.reviews))
-	}
-	if names, err := p.users(t.Context(), fedora, list, true); err != nil || names != nil { // the second pass
-		t.Errorf("%v, %v", names, err)
-	}
-	if names, err := p.users(t.Context(), fedora, append(list, list...), false); err != nil || names != nil {
-		t.Errorf("%v, %v", names, err)
+	if names, err := p.users(t.Context(), fedora, list); err != nil || names != nil || len(a.reviews) != 4*maxForeign {
+		t.Errorf("%v, %v after %d reviews", names, err, len(a.reviews))
 	}
 }

@@ -80,9 +80,7 @@ func New(options Options) *Reconciler {
 	}
 	r.permissions = newPermissions(options.Client, options.Clock)
 	r.census = &census{between: betweenLists, retry: loadRetry, each: r.eachHolder}
-	r.census.counts = func(ctx context.Context, image *v1alpha1.VirtualImage, list []user) ([]string, error) {
-		return r.permissions.users(ctx, image, list, false)
-	}
+	r.census.counts = r.permissions.users
 	return r
 }
 
@@ -101,7 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("reading VirtualImage %s: %w", key, err)
 	}
 	after, err := r.step(ctx, image)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, errCounting) || errors.Is(err, errReviewing) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, errCounting) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	return reconcile.Result{RequeueAfter: after}, err

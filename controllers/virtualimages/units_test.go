@@ -339,8 +339,8 @@ func TestUserOf(t *testing.T) {
 		}
 	}
 	for name, object := range map[string]pages.Object{
-		"too large":              {Namespace: "team", Name: "web"},
-		"of another type":        {Namespace: "team", Name: "web", JSON: []byte(`{"spec":[]}`)},
+		"too large":               {Namespace: "team", Name: "web"},
+		"of another type":         {Namespace: "team", Name: "web", JSON: []byte(`{"spec":[]}`)},
 		"a label of another type": {Namespace: "team", Name: "web", JSON: []byte(`{"spec":{"template":{"metadata":{"labels":{"a":1}}}}}`)},
 	} {
 		if u := kinds[0].userOf(&object); !u.unreadable || u.shown != "team/web" || u.namespace != "team" {

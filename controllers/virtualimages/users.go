@@ -181,7 +181,7 @@ func (u user) named() user {
 // usersOf returns the users of an image that count, and its templates. The users are nil before all are read.
 func (r *Reconciler) usersOf(ctx context.Context, image *v1alpha1.VirtualImage) (users, templates *virtualimages.Users, omitted bool, err error) {
 	held, listed, complete, omitted := r.index.of(image)
-	names, err := r.permissions.users(ctx, image, listed, true)
+	names, err := r.permissions.users(ctx, image, listed)
 	if err != nil {
 		return nil, nil, false, err
 	}
@@ -189,7 +189,7 @@ func (r *Reconciler) usersOf(ctx context.Context, image *v1alpha1.VirtualImage) 
 	if !complete {
 		return nil, templates, omitted, nil
 	}
-	if names, err = r.permissions.users(ctx, image, held, true); err != nil {
+	if names, err = r.permissions.users(ctx, image, held); err != nil {
 		return nil, nil, false, err
 	}
 	return virtualimages.CountUsers(image.Namespace, names), templates, false, nil
