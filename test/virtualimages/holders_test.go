@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,6 +84,18 @@ func (f *fixture) holders(t *testing.T) {
 		})
 		leaving := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "leaving"}}
 		must(t, f.Client().Delete(t.Context(), leaving))
+		f.eventually(t, "the deletion of the image", func() error {
+			err := f.Client().Get(t.Context(), client.ObjectKeyFromObject(image), image)
+			if err == nil {
+				return fmt.Errorf("it exists: %+v", image.Status)
+			}
+			return client.IgnoreNotFound(err)
+		})
+		claims := &corev1.PersistentVolumeClaimList{} // the sandbox has no controller that ends the protection of claims
+		must(t, f.Client().List(t.Context(), claims, client.InNamespace("leaving")))
+		for i := range claims.Items {
+			must(t, client.IgnoreNotFound(f.Client().Patch(t.Context(), &claims.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		}
 		f.eventually(t, "the deletion of the namespace", func() error {
 			err := f.Client().Get(t.Context(), client.ObjectKeyFromObject(leaving), leaving)
 			if err == nil {
@@ -134,7 +147,9 @@ func (f *fixture) intruders(t *testing.T, image *v1alpha1.VirtualImage) (created
 	claim.Spec.DataVolumeTemplates[0].Spec.Source = &cdiv1beta1.DataVolumeSource{PVC: &cdiv1beta1.DataVolumeSourcePVC{Namespace: image.Namespace, Name: plans.VolumeName(image.Name, image.UID)}}
 	other := foreign("evil", image.Name+"-account", image)
 	other.Spec.Template.Spec.Volumes = append(other.Spec.Template.Spec.Volumes, kubevirtv1.Volume{Name: "account", VolumeSource: kubevirtv1.VolumeSource{ServiceAccount: &kubevirtv1.ServiceAccountVolumeSource{ServiceAccountName: "other"}}})
-	data, err := json.Marshal(foreign("evil", image.Name+"-unreadable", image))
+	last := foreign(metav1.NamespaceSystem, image.Name+"-unreadable", image) // no webhook of Virtward denies it there
+	last.SetGroupVersionKind(kubevirtv1.VirtualMachineGroupVersionKind)
+	data, err := json.Marshal(last)
 	must(t, err)
 	unreadable := &unstructured.Unstructured{}
 	must(t, unreadable.UnmarshalJSON(data))
