@@ -53,8 +53,8 @@ type permission struct {
 }
 
 // users returns the names of those users of an image that count. Users in the namespace of the image do. One in another namespace
-// does while the service account that clones for it may clone the claim of the image: without it, nothing can come of the
-// reference.
+// does while the service account that clones for it may clone the claim of the image: a reference without this permission has no
+// effect.
 func (p *permissions) users(ctx context.Context, image *v1alpha1.VirtualImage, list []user) ([]string, error) {
 	var names []string
 	foreign := map[types.NamespacedName][]string{}
