@@ -1,8 +1,13 @@
 package addresses
 
 import (
+	"bytes"
+	"io/fs"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -59,6 +64,33 @@ func TestIsPublic(t *testing.T) {
 	}
 	if IsPublic(netip.Addr{}) {
 		t.Error("no address is public")
+	}
+}
+
+// TestOneList: no other file has a list of special networks, or decides by the methods of netip. The guard is generated from the list.
+func TestOneList(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "bin" || name == "testdata" || name == ".git" || name == "gen"):
+			return filepath.SkipDir
+		case name == "virtual-images.yaml" || strings.HasSuffix(name, "_test.go") || filepath.Ext(name) != ".go" && filepath.Ext(name) != ".yaml":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		files++
+		for _, sign := range []string{".IsPrivate()", "100.64.0.0/10", "198.18.0.0/15", "64:ff9b::/96", "2002::/16"} {
+			if bytes.Contains(text, []byte(sign)) {
+				t.Errorf("%s has %s: use package addresses", path, sign)
+			}
+		}
+		return err
+	})
+	if err != nil || files < 500 {
+		t.Errorf("%v, %d files", err, files)
 	}
 }
 
