@@ -355,6 +355,8 @@ type GoldenImageCase struct {
 type GoldenImages struct {
 	// Secrets are those of images of a registry; empty for an image without one.
 	Secrets []string `json:"secrets,omitempty"`
+	// ConfigMaps are those of the authorities of images of a registry.
+	ConfigMaps []string `json:"configMaps,omitempty"`
 	// Claims are the namespaces of the claims that images are cloned from.
 	Claims    []string `json:"claims,omitempty"`
 	MultiArch *bool    `json:"multiArch,omitempty"`

@@ -73,7 +73,9 @@ type Input struct {
 	Templates *Users
 	// Live are the users after the action ListUsers; nil without it.
 	Live *Users
-	Now  metav1.Time
+	// Leaving tells that the namespace of the image is being deleted.
+	Leaving bool
+	Now     metav1.Time
 }
 
 // Fault is why an import cannot begin.
@@ -348,7 +350,7 @@ func (p *planner) failed(o *Observation) {
 }
 
 // deletion waits for the virtual machines, ends ready, waits for requests that were admitted before, looks once more, and
-// deletes the image.
+// deletes the image. It waits for none of these if the namespace is being deleted, or if nothing is left of the image.
 func (p *planner) deletion() {
 	p.After = p.Poll
 	deleting := p.condition(v1alpha1.ConditionDeleting)
@@ -356,6 +358,8 @@ func (p *planner) deletion() {
 	switch {
 	case p.Status.ID == "":
 		p.Action = Release
+	case p.Leaving, p.Observation != nil && p.Observation.gone():
+		p.remove()
 	case p.Live != nil && p.Live.Total > 0, p.Live == nil && !drained && p.Users != nil && p.Users.Total > 0:
 		p.held()
 	case p.Users == nil && !drained && !p.Uncounted:
@@ -375,6 +379,7 @@ func (p *planner) held() {
 	if p.Observation != nil {
 		p.observed(p.Observation)
 	}
+	p.After = min(p.After, p.LastRetry) // no watch reports the end of a permission or of the namespace
 }
 
 func (p *planner) drain() {
@@ -392,12 +397,21 @@ func (p *planner) last(deleting *metav1.Condition) {
 		p.Action = ListUsers
 		return
 	}
+	p.removing()
+}
+
+// removing is the state of a deletion that no user can end.
+func (p *planner) removing() {
 	p.notReady(ReasonDeleting, "the image is being deleted")
 	p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonDeleting, "the backend deletes the image")
 }
 
 func (p *planner) remove() {
+	deleting := p.condition(v1alpha1.ConditionDeleting).Reason
 	p.notReady(ReasonDeleting, "the image is being deleted")
+	if deleting != ReasonDeleting && deleting != ReasonBlocked {
+		p.removing()
+	}
 	o := p.Observation
 	switch {
 	case o == nil:

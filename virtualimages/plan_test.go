@@ -233,6 +233,7 @@ func TestStates(t *testing.T) {
 		observation *Observation
 		users       *Users
 		fault       *Fault
+		leaving     bool
 		action      Action
 		kind        string
 		reason      string
@@ -257,6 +258,14 @@ func TestStates(t *testing.T) {
 		"protected in the backend":           {deleting: true, conditions: deletion(ReasonDeleting), observation: &Observation{State: Blocked, Message: "protected"}, users: &Users{}, action: Delete, kind: "Deleting", reason: ReasonBlocked},
 		"gone":                               {deleting: true, conditions: deletion(ReasonDeleting), observation: &Observation{State: Absent}, users: &Users{}, action: Release, kind: "Deleting", reason: ReasonDeleting},
 		"gone, and its copy is left":         {deleting: true, conditions: deletion(ReasonDeleting), observation: &Observation{State: Absent, Left: true}, users: &Users{}, action: Delete, kind: "Deleting", reason: ReasonDeleting},
+		"vanished, and in use":               {deleting: true, conditions: []metav1.Condition{imported}, observation: &Observation{State: Absent}, users: &Users{Total: 1, Elsewhere: 1}, action: Release, kind: "Deleting", reason: ReasonDeleting},
+		"vanished, and held before":          {deleting: true, conditions: deletion(ReasonInUse), observation: &Observation{State: Spent}, users: &Users{Total: 1, Elsewhere: 1}, action: Release, kind: "Deleting", reason: ReasonDeleting},
+		"vanished, and users are not known":  {deleting: true, conditions: []metav1.Condition{imported}, observation: &Observation{State: Absent}, action: Release, kind: "Deleting", reason: ReasonDeleting},
+		"vanished, and its copy is in use":   {deleting: true, conditions: []metav1.Condition{imported}, observation: &Observation{State: Absent, Left: true}, users: &Users{Names: []string{"a/b"}, Total: 1}, kind: "Deleting", reason: ReasonInUse},
+		"namespace deleted, in use":          {deleting: true, leaving: true, conditions: deletion(ReasonInUse), observation: &Observation{State: Ready}, users: &Users{Names: []string{"a/b"}, Total: 2, Elsewhere: 1}, action: Delete, kind: "Deleting", reason: ReasonDeleting},
+		"namespace deleted while draining":   {deleting: true, leaving: true, conditions: deletion(ReasonDraining), observation: &Observation{State: Ready}, users: &Users{}, action: Delete, kind: "Deleting", reason: ReasonDeleting},
+		"namespace deleted, users not known": {deleting: true, leaving: true, observation: &Observation{State: Importing}, action: Delete, kind: "Deleting", reason: ReasonDeleting},
+		"namespace deleted, no backend":      {deleting: true, leaving: true, fault: &Fault{"ClassNotFound", "…"}, kind: "Deleting", reason: ReasonBlocked},
 		"deleted, and its class is gone":     {deleting: true, conditions: deletion(ReasonDeleting), users: &Users{}, fault: &Fault{"ClassNotFound", "…"}, kind: "Deleting", reason: ReasonBlocked},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +274,7 @@ func TestStates(t *testing.T) {
 			if test.deleting {
 				s.image.DeletionTimestamp = &now
 			}
-			r := Plan(&Input{Settings: Defaults(), Image: s.image, Cluster: "c", Class: "cluster", Observation: test.observation, Users: test.users, Fault: test.fault, Now: now})
+			r := Plan(&Input{Settings: Defaults(), Image: s.image, Cluster: "c", Class: "cluster", Observation: test.observation, Users: test.users, Fault: test.fault, Leaving: test.leaving, Now: now})
 			if r.Action != test.action || reason(r.Status, test.kind) != test.reason || r.Status.Ready {
 				t.Errorf("action %q, reason %q, ready %v, want %q, %q, false", r.Action, reason(r.Status, test.kind), r.Status.Ready, test.action, test.reason)
 			}

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/virtward/virtward/addresses"
 )
 
 // Sources are the places that images may be imported from. The zero value permits all public addresses.
@@ -15,28 +17,49 @@ type Sources struct {
 	Hosts []string
 	// Networks are permitted although their addresses are not public, such as that of a mirror in the data center.
 	Networks []netip.Prefix
+	// Values are the chart's values with hosts and networks, which messages name; empty for those of VirtualImages.
+	Values string
 }
 
-// internal are networks that netip does not call private, loopback, link-local or multicast, but whose addresses are not
-// those of public servers (the registries of IANA for special purposes), or contain an IPv4 address.
-var internal = prefixes(
-	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "fec0::/10",
-)
+// values are the chart's values of VirtualImages with hosts and networks.
+const values = "virtualImages.sources"
 
-func prefixes(list ...string) []netip.Prefix {
-	parsed := make([]netip.Prefix, len(list))
-	for i, p := range list {
-		parsed[i] = netip.MustParsePrefix(p)
+// hint names a value of the chart.
+func (s *Sources) hint(value string) string {
+	if s == nil || s.Values == "" {
+		return values + "." + value
 	}
-	return parsed
+	return s.Values + "." + value
 }
 
-// Errors of sources. They name no address: a user must not learn what a name means in the network of the cluster.
+// Errors of sources. Their messages are those of Sources, which name the chart's value. They name no address: a user must not
+// learn what a name means in the network of the cluster.
 var (
-	ErrAddress = errors.New("the host has an address that is not public: an admin can permit its network with virtualImages.sources.networks")
-	ErrHost    = errors.New("the host is not one of virtualImages.sources.hosts, which an admin sets")
+	ErrAddress = errors.New("the address is not public")
+	ErrHost    = errors.New("the host is not permitted")
 )
+
+// fault is ErrAddress or ErrHost, with a message for the user.
+type fault struct {
+	error
+
+	message string
+}
+
+// Error implements error.
+func (f *fault) Error() string { return f.message }
+
+// Unwrap returns ErrAddress or ErrHost.
+func (f *fault) Unwrap() error { return f.error }
+
+func (s *Sources) internal() error {
+	return &fault{ErrAddress, "the host has an address that is not public: an admin can permit its network with " + s.hint("networks")}
+}
+
+// Unresolved is the message about a name without a permitted address, whether it has another one or does not exist.
+func (s *Sources) Unresolved() string {
+	return "the name of the host does not exist, or its address is not public: an admin can permit its network with " + s.hint("networks")
+}
 
 // CheckURL says why a URL cannot be a source; nil if it can be, as far as its text goes. The address of its host is checked
 // when it is connected to.
@@ -63,7 +86,7 @@ func (s *Sources) CheckURL(text string) error {
 		return errors.New("the host is neither an IP address nor a name of letters, digits, dots and hyphens: names of other languages have a form in ASCII, such as xn--bcher-kva.example")
 	}
 	if len(s.Hosts) > 0 && !slices.ContainsFunc(s.Hosts, func(permitted string) bool { return matches(permitted, host) }) {
-		return ErrHost
+		return &fault{ErrHost, "the host is not one of " + s.hint("hosts") + ", which an admin sets"}
 	}
 	return nil
 }
@@ -103,12 +126,9 @@ func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 
 // CheckAddress says why an address cannot be connected to.
 func (s *Sources) CheckAddress(addr netip.Addr) error {
-	addr = addr.Unmap().WithZone("")
-	in := func(list []netip.Prefix) bool {
-		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) })
-	}
-	if in(s.Networks) || addr.IsGlobalUnicast() && !addr.IsPrivate() && !in(internal) {
+	plain := addr.Unmap().WithZone("")
+	if slices.ContainsFunc(s.Networks, func(p netip.Prefix) bool { return p.Contains(plain) }) || addresses.IsPublic(addr) {
 		return nil
 	}
-	return ErrAddress
+	return s.internal()
 }

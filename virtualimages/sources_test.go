@@ -8,7 +8,7 @@ import (
 
 func TestCheckURL(t *testing.T) {
 	open := Sources{}
-	closed := Sources{Hosts: []string{"example.com", "*.Mirror.example", "10.1.2.3"}, Networks: prefixes("10.1.0.0/16")}
+	closed := Sources{Hosts: []string{"example.com", "*.Mirror.example", "10.1.2.3"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}
 	for text, want := range map[string]struct{ open, closed string }{
 		"https://example.com/a.qcow2":      {"", ""},
 		"https://EXAMPLE.com.:8443/a":      {"", ""},
@@ -55,6 +55,7 @@ func TestCheckAddress(t *testing.T) {
 	for _, denied := range []string{
 		"0.0.0.0", "0.1.2.3", "127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "100.100.100.200", "169.254.169.254", "192.0.0.192",
 		"224.0.0.1", "255.255.255.255", "198.18.0.1", "::", "::1", "::127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "fd00:ec2::254", "fc00::1", "fe80::1", "ff02::1", "2001:db8::1",
+		"5f00::1", "3fff::1", "100:0:0:1::1",
 	} {
 		if s.CheckAddress(netip.MustParseAddr(denied)) == nil {
 			t.Errorf("%s is permitted", denied)

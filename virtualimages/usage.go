@@ -60,6 +60,24 @@ func ReferencesOfMachine(vm *kubevirtv1.VirtualMachine) []Reference {
 	return unique(UsesOfMachine(vm))
 }
 
+// DefaultAccount is the service account of a namespace that clones for its virtual machines and DataVolumes.
+const DefaultAccount = "default"
+
+// AccountOfMachine is the name of the service account that KubeVirt clones with for a virtual machine: that of its last volume
+// with one, or the default one.
+func AccountOfMachine(vm *kubevirtv1.VirtualMachine) string {
+	account := DefaultAccount
+	if vm.Spec.Template == nil {
+		return account
+	}
+	for i := range vm.Spec.Template.Spec.Volumes {
+		if v := vm.Spec.Template.Spec.Volumes[i].ServiceAccount; v != nil {
+			account = v.ServiceAccountName
+		}
+	}
+	return account
+}
+
 // ReferencesOfInstance are those of the volumes of an instance.
 func ReferencesOfInstance(vmi *kubevirtv1.VirtualMachineInstance) []Reference {
 	return unique(UsesOfInstance(vmi))

@@ -8,52 +8,71 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/virtward/virtward/addresses"
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/hypervisors"
 )
 
-// guard is the file that has the ids of rules; go generate runs where it is.
-const guard = "rule-settings.yaml"
+// target is a file with generated parts. go generate runs where the guards are.
+type target struct {
+	path   string
+	change func(content []byte) ([]byte, error)
+}
+
+// targets are the guards, and the page about approved-only namespaces.
+func targets(page string) []target {
+	kinds := admissionpolicies.GuestKinds()
+	return []target{
+		{"rule-settings.yaml", expressionOf(securityRules)},
+		{"virtual-images.yaml", expressionOf(publicAddress)},
+		{approvedOnly, func(content []byte) ([]byte, error) { return rewriteKinds(content, kinds) }},
+		{page, func(content []byte) ([]byte, error) {
+			written, err := rewritePage(string(content), kinds)
+			return []byte(written), err
+		}},
+	}
+}
 
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: gen PAGE")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "generating the guards:", err)
-		os.Exit(1)
+	for _, t := range targets(os.Args[1]) {
+		if err := t.write(); err != nil {
+			fmt.Fprintf(os.Stderr, "generating %s: %v\n", t.path, err)
+			os.Exit(1)
+		}
 	}
 }
 
-// run writes the ids of rules, and the table of kinds into the guard of approved-only namespaces and into its page.
-func run(page string) error {
-	ids, err := securityRelevant()
+func (t *target) write() error {
+	content, err := os.ReadFile(t.path)
 	if err != nil {
 		return err
 	}
-	kinds := admissionpolicies.GuestKinds()
-	for file, change := range map[string]func([]byte) ([]byte, error){
-		guard:        func(content []byte) ([]byte, error) { return rewrite(content, ids) },
-		approvedOnly: func(content []byte) ([]byte, error) { return rewriteKinds(content, kinds) },
-		page: func(content []byte) ([]byte, error) {
-			written, err := rewritePage(string(content), kinds)
-			return []byte(written), err
-		},
-	} {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		written, err := change(content)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		if err := os.WriteFile(file, written, 0o644); err != nil {
-			return err
-		}
+	written, err := t.change(content)
+	if err != nil {
+		return err
 	}
-	return nil
+	return os.WriteFile(t.path, written, 0o644)
+}
+
+// expressionOf replaces the expression below a comment. expression is a YAML field.
+func expressionOf(expression func() (string, error)) func([]byte) ([]byte, error) {
+	return func(content []byte) ([]byte, error) {
+		generated, err := expression()
+		if err != nil {
+			return nil, err
+		}
+		return rewrite(content, generated)
+	}
+}
+
+// securityRules are the ids of the security-relevant rules.
+func securityRules() (string, error) {
+	ids, err := securityRelevant()
+	return expression(ids), err
 }
 
 // securityRelevant are the ids of the rules of every hypervisor and architecture that are marked so, sorted.
@@ -72,6 +91,26 @@ func securityRelevant() ([]string, error) {
 	return ids, nil
 }
 
+// perLine is the number of networks in a line.
+const perLine = 6
+
+// publicAddress is the expression that a host is a name, a permitted address, or an address in no special network. CEL accepts no
+// IPv4 address in the form of IPv6, so it has no network of these.
+func publicAddress() (string, error) {
+	list := slices.DeleteFunc(addresses.SpecialNetworks(), func(s addresses.Special) bool { return s.Network.Addr().Is4In6() })
+	var b strings.Builder
+	b.WriteString("      expression: >-\n        !isIP(variables.host) || variables.networks.exists(n, cidr(n).containsIP(variables.host)) ||\n" +
+		"        ip(variables.host).isGlobalUnicast() && ![\n")
+	for line := range slices.Chunk(list, perLine) {
+		b.WriteString("       ")
+		for i := range line {
+			fmt.Fprintf(&b, " '%s',", line[i].Network)
+		}
+		b.WriteByte('\n')
+	}
+	return strings.TrimSuffix(b.String(), ",\n") + "\n        ].exists(n, cidr(n).containsIP(variables.host))", nil
+}
+
 // heading is how the comment above the generated expression begins; end is where the next variable begins.
 const (
 	heading = "\n      # generated "
@@ -79,14 +118,14 @@ const (
 )
 
 // rewrite replaces the expression below the comment.
-func rewrite(content []byte, ids []string) ([]byte, error) {
+func rewrite(content []byte, generated string) ([]byte, error) {
 	before, rest, found := bytes.Cut(content, []byte(heading))
 	comment, rest, commented := bytes.Cut(rest, []byte("\n"))
 	_, after, ended := bytes.Cut(rest, []byte(end))
 	if !found || !commented || !ended {
 		return nil, errors.New("there is no expression below a comment that begins with generated")
 	}
-	return slices.Concat(before, []byte(heading), comment, []byte("\n"+expression(ids)), []byte(end), after), nil
+	return slices.Concat(before, []byte(heading), comment, []byte("\n"+generated), []byte(end), after), nil
 }
 
 // expression is the CEL list of the ids as a YAML field, one id a line.

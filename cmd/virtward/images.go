@@ -28,6 +28,7 @@ import (
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/variants"
 	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/images/registry"
 	"github.com/virtward/virtward/virtualimages"
 )
 
@@ -102,7 +103,7 @@ func (o *imagesOptions) addTo(ctx context.Context, mgr manager.Manager, config *
 	if err != nil {
 		return fmt.Errorf("--registry-%w", err)
 	}
-	registries := &virtualimages.Sources{Hosts: o.hosts, Networks: networks}
+	registries := &virtualimages.Sources{Hosts: o.hosts, Networks: networks, Values: registry.Values}
 	keeps := goldenimages.New(goldenimages.Options{
 		Client: c.direct, Nodes: mgr.GetCache(), Pages: c.reader, Clock: clock.RealClock{}, Common: common,
 		Guards:    &guarded.Guards{Reader: c.direct, All: admissionpolicies.CatalogGuards()},

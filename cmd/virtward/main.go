@@ -20,7 +20,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(webhookCommand(), controllerCommand(), exportCommand(), libraryCommand(), templatesCommand(), rolloutsCommand(), imagesCommand(), virtualImagesCommand())
+	root.AddCommand(webhookCommand(), controllerCommand(), exportCommand(), libraryCommand(), templatesCommand(), rolloutsCommand(), imagesCommand(), virtualImagesCommand(), releaseCommand())
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "virtward:", err)
 		os.Exit(1)

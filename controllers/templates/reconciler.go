@@ -142,7 +142,7 @@ func (r *Reconciler) observe(ctx context.Context, template *v1beta1.VirtualMachi
 		return f, depends, nil
 	}
 	f.rendered = true
-	volumes, more, err := r.volumes(ctx, sourcesOf(previewed.VirtualMachine, template.Namespace, previewed.Unknown))
+	volumes, more, err := r.volumes(ctx, template.Namespace, sourcesOf(previewed.VirtualMachine, template.Namespace, previewed.Unknown))
 	f.volumes = volumes
 	return f, append(depends, more...), err
 }

@@ -66,7 +66,11 @@ func denialsOf(findings []validators.Finding) (messages []string) {
 
 func missingOf(references []effective.Reference) (messages []string) {
 	for _, r := range references {
-		if r.State != effective.Found {
+		switch {
+		case r.State == effective.Found:
+		case r.Name == "": // its name is from an object that a reader of the template need not be allowed to read
+			messages = append(messages, r.Field+": the object that is inferred from a volume does not exist, or cannot be read")
+		default:
 			messages = append(messages, fmt.Sprintf("%s: %s %s does not exist, or cannot be read", r.Field, r.Kind, r.Name))
 		}
 	}

@@ -108,3 +108,36 @@ func TestPartKeepsTimes(t *testing.T) {
 		t.Errorf("after a change: %+v", later)
 	}
 }
+
+// TestNames: an object that another one refers to is named only if both are in the namespace of the template.
+func TestNames(t *testing.T) {
+	name := func(namespace, name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	first := func(kind apikinds.Resource, namespace string) *evidence {
+		return &evidence{source: source{kind: kind, NamespacedName: name(namespace, "linux")}}
+	}
+	for what, test := range map[string]struct {
+		from *evidence
+		to   []source
+		want string
+	}{
+		"what the template names":             {first(apikinds.DataSources, "images"), nil, "DataSource images/linux"},
+		"a claim of the template":             {first(apikinds.DataSources, "catalogue"), []source{{kind: apikinds.PersistentVolumeClaims, NamespacedName: name("catalogue", "disk")}}, "PersistentVolumeClaim catalogue/disk"},
+		"a claim of another namespace":        {first(apikinds.DataSources, "images"), []source{{kind: apikinds.PersistentVolumeClaims, NamespacedName: name("images", "secret")}}, "the object that DataSource images/linux refers to"},
+		"a snapshot of a third namespace":     {first(apikinds.DataSources, "images"), []source{{kind: apikinds.VolumeSnapshots, NamespacedName: name("vault", "secret")}}, "the object that DataSource images/linux refers to"},
+		"from the own into another one":       {first(apikinds.DataSources, "catalogue"), []source{{kind: apikinds.PersistentVolumeClaims, NamespacedName: name("images", "secret")}}, "the object that DataSource catalogue/linux refers to"},
+		"from another one back":               {first(apikinds.DataSources, "images"), []source{{kind: apikinds.DataSources, NamespacedName: name("catalogue", "secret")}}, "the object that DataSource images/linux refers to"},
+		"a pointer to a pointer":              {first(apikinds.DataSources, "images"), []source{{kind: apikinds.DataSources, NamespacedName: name("images", "secret")}, {kind: apikinds.PersistentVolumeClaims, NamespacedName: name("images", "secret")}}, "the object that DataSource images/linux refers to"},
+		"a pointer to a pointer of its own":   {first(apikinds.DataSources, "catalogue"), []source{{kind: apikinds.DataSources, NamespacedName: name("catalogue", "a")}, {kind: apikinds.VolumeSnapshots, NamespacedName: name("catalogue", "b")}}, "VolumeSnapshot catalogue/b"},
+		"a pointer of its own to another one": {first(apikinds.DataSources, "catalogue"), []source{{kind: apikinds.DataSources, NamespacedName: name("catalogue", "a")}, {kind: apikinds.VolumeSnapshots, NamespacedName: name("vault", "secret")}}, "the object that DataSource catalogue/a refers to"},
+	} {
+		e := test.from
+		for i := range test.to {
+			e = e.behind(&test.to[i], "catalogue")
+		}
+		if got := e.name(); got != test.want {
+			t.Errorf("%s: %q, want %q", what, got, test.want)
+		}
+	}
+}

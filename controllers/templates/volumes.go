@@ -25,14 +25,35 @@ type evidence struct {
 	reason string
 	// message says what is missing.
 	message string
+	// shown is how messages name the object; empty for its kind and name. An object that another one refers to has no name in
+	// messages unless both are in the namespace of the template: who reads the template need not be allowed to read the others.
+	shown string
 }
 
-// volumes reads the objects that volumes are made of. depends are the names of all objects that were read.
-func (r *Reconciler) volumes(ctx context.Context, sources []source) (found []evidence, depends []dependents.Object, err error) {
+// name is how messages name the object.
+func (e *evidence) name() string {
+	if e.shown != "" {
+		return e.shown
+	}
+	return fmt.Sprintf("%s %s", e.kind.Kind, e.NamespacedName)
+}
+
+// behind is the object that another one refers to.
+func (e *evidence) behind(next *source, namespace string) *evidence {
+	found := *e
+	found.kind, found.NamespacedName = next.kind, next.NamespacedName
+	if found.shown == "" && (e.Namespace != namespace || next.Namespace != namespace) {
+		found.shown = "the object that " + e.name() + " refers to"
+	}
+	return &found
+}
+
+// volumes reads the objects that the volumes of a template of a namespace are made of. depends are the names of all objects that were read.
+func (r *Reconciler) volumes(ctx context.Context, namespace string, sources []source) (found []evidence, depends []dependents.Object, err error) {
 	for _, s := range sources {
 		e := evidence{source: s, status: metav1.ConditionUnknown, reason: v1beta1.ReasonVolumeUnknown, message: "the name depends on a required parameter"}
 		if !s.unknown && s.Name != "" {
-			steps, err := r.follow(ctx, &e, 0)
+			steps, err := r.follow(ctx, namespace, &e, 0)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -47,8 +68,8 @@ func (r *Reconciler) volumes(ctx context.Context, sources []source) (found []evi
 const maxSteps = 3
 
 // follow reads an object, and the one that it refers to.
-func (r *Reconciler) follow(ctx context.Context, e *evidence, step int) ([]dependents.Object, error) {
-	what := fmt.Sprintf("%s %s", e.kind.Kind, e.NamespacedName)
+func (r *Reconciler) follow(ctx context.Context, namespace string, e *evidence, step int) ([]dependents.Object, error) {
+	what := e.name()
 	depends := []dependents.Object{objectOf(e.kind, e.NamespacedName)}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(e.kind.GroupVersionKind)
@@ -56,7 +77,7 @@ func (r *Reconciler) follow(ctx context.Context, e *evidence, step int) ([]depen
 	if apierrors.IsNotFound(err) {
 		if e.kind == apikinds.DataVolumes { // CDI can delete completed DataVolumes, and keep their claims
 			e.kind = apikinds.PersistentVolumeClaims
-			more, err := r.follow(ctx, e, step+1)
+			more, err := r.follow(ctx, namespace, e, step+1)
 			return append(depends, more...), err
 		}
 		e.status, e.reason, e.message = metav1.ConditionFalse, v1beta1.ReasonVolumeMissing, what+" does not exist"
@@ -77,9 +98,8 @@ func (r *Reconciler) follow(ctx context.Context, e *evidence, step int) ([]depen
 	if next == nil || step >= maxSteps {
 		return depends, nil
 	}
-	behind := *e
-	behind.kind, behind.NamespacedName = next.kind, next.NamespacedName
-	more, err := r.follow(ctx, &behind, step+1)
+	behind := e.behind(next, namespace)
+	more, err := r.follow(ctx, namespace, behind, step+1)
 	e.status, e.reason, e.message = behind.status, behind.reason, behind.message
 	return append(depends, more...), err
 }

@@ -25,11 +25,11 @@ const (
 )
 
 // WorstCase is the memory of the process in bytes, without the Go runtime: the references to images, the images that wait, the
-// sources that are read by a number of probes and imports, the Secrets and ConfigMaps that are read, the readers of copies, the
+// permissions of their users, the sources that are read by a number of probes and imports, the Secrets and ConfigMaps that are read, the readers of copies, the
 // pages, the objects that are decoded, and the metrics.
 func WorstCase(probes, imports int) int64 {
 	reading := int64(probes+imports) * (2*credentials.MaxAuthorities + source.BufferSize + perConnection)
 	serving := int64(copies.MaxReaders) * (copies.BufferBytes + 2*perConnection)
-	return maxReferences*perReference + pools*transfers.MaxTasks*perTask + reading + maxReads*decodes*maxStored + serving +
+	return maxReferences*perReference + maxPermissions*perPermission + pools*transfers.MaxTasks*perTask + reading + maxReads*decodes*maxStored + serving +
 		2*pages.MaxBytes + int64(len(kinds))*decodes*maxStored + 2*maxCounted*perRecord
 }

@@ -29,6 +29,8 @@ const maxQuestions = 10_000
 type census struct {
 	// each reads all users, and calls the function for each.
 	each func(ctx context.Context, found func(user)) error
+	// counts returns the names of those users of an image that count.
+	counts func(ctx context.Context, image *v1alpha1.VirtualImage, list []user) ([]string, error)
 	// between is the time between the starts of two lists, and retry that after one that failed.
 	between, retry time.Duration
 
@@ -42,8 +44,8 @@ type question struct {
 	image *v1alpha1.VirtualImage
 	// since is the time from which the deletion waits: an answer to an earlier one does not count.
 	since metav1.Time
-	// names are those that the list has until now, and users is the answer.
-	names map[string]struct{}
+	// found are those that the list has until now, by name and account, and users is the answer.
+	found map[[2]string]user
 	users *virtualimages.Users
 }
 
@@ -91,11 +93,12 @@ func (c *census) run(ctx context.Context) {
 			return
 		}
 		began, pause := time.Now(), c.between
-		if err := c.list(ctx, asked); err != nil {
+		answers, err := c.list(ctx, asked)
+		if err != nil {
 			log.FromContext(ctx).Error(err, "the users of images that are deleted cannot be read")
 			pause = c.retry
 		} else {
-			c.answer(asked)
+			c.answer(asked, answers)
 		}
 		<-time.After(pause - time.Since(began))
 	}
@@ -107,7 +110,7 @@ func (c *census) next() (asked []*question) {
 	defer c.mu.Unlock()
 	for _, q := range c.open {
 		if q.users == nil {
-			q.names = map[string]struct{}{}
+			q.found = map[[2]string]user{}
 			asked = append(asked, q)
 		}
 	}
@@ -115,30 +118,46 @@ func (c *census) next() (asked []*question) {
 	return asked
 }
 
-func (c *census) list(ctx context.Context, asked []*question) error {
-	to := map[virtualimages.Reference][]*question{}
+// list returns the users of the images of questions.
+func (c *census) list(ctx context.Context, asked []*question) ([]*virtualimages.Users, error) {
+	to, in := map[virtualimages.Reference][]*question{}, map[string][]*question{}
 	for _, q := range asked {
+		in[q.image.Namespace] = append(in[q.image.Namespace], q)
 		for _, r := range virtualimages.ReferencesTo(q.image) {
 			to[r] = append(to[r], q)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestList)
 	defer cancel()
-	return c.each(ctx, func(u user) {
+	note := func(q *question, u *user) { q.found[[2]string{u.shown, u.account}] = u.named() }
+	err := c.each(ctx, func(u user) {
 		for _, r := range u.list {
 			for _, q := range to[r] {
-				q.names[u.shown] = struct{}{}
+				note(q, &u)
+			}
+		}
+		if u.unreadable {
+			for _, q := range in[u.namespace] {
+				note(q, &u)
 			}
 		}
 	})
+	answers := make([]*virtualimages.Users, len(asked))
+	for i, q := range asked {
+		var names []string
+		if err == nil {
+			names, err = c.counts(ctx, q.image, slices.Collect(maps.Values(q.found)))
+		}
+		answers[i], q.found = virtualimages.CountUsers(q.image.Namespace, names), nil
+	}
+	return answers, err
 }
 
 // answer ends questions.
-func (c *census) answer(asked []*question) {
+func (c *census) answer(asked []*question, answers []*virtualimages.Users) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, q := range asked {
-		q.users = virtualimages.CountUsers(q.image.Namespace, slices.Collect(maps.Keys(q.names)))
-		q.names = nil
+	for i, q := range asked {
+		q.users = answers[i]
 	}
 }

@@ -20,30 +20,44 @@ type kind struct {
 
 	// holds tells that an object prevents the deletion of its images.
 	holds bool
-	// read returns the references of an object, and its controller.
-	read func(data []byte) (list []virtualimages.Reference, owner *metav1.OwnerReference, err error)
+	// read returns the references of an object, the service account that clones for it, and its controller.
+	read func(data []byte) (*content, error)
+}
+
+// content is what is read of an object.
+type content struct {
+	list    []virtualimages.Reference
+	account string
+	owner   *metav1.OwnerReference
 }
 
 // kinds are those of all users of images.
 var kinds = [...]kind{
-	{apikinds.VirtualMachines, true, decoded(virtualimages.ReferencesOfMachine, func(vm *kubevirtv1.VirtualMachine) metav1.Object { return vm })},
-	{apikinds.VirtualMachineInstances, true, decoded(virtualimages.ReferencesOfInstance, func(vmi *kubevirtv1.VirtualMachineInstance) metav1.Object { return vmi })},
-	{apikinds.DataVolumes, true, decoded(virtualimages.ReferencesOfDataVolume, func(dv *cdiv1beta1.DataVolume) metav1.Object { return dv })},
+	{apikinds.VirtualMachines, true, decoded(func(vm *kubevirtv1.VirtualMachine) *content {
+		return &content{virtualimages.ReferencesOfMachine(vm), virtualimages.AccountOfMachine(vm), metav1.GetControllerOf(vm)}
+	})},
+	{apikinds.VirtualMachineInstances, true, decoded(func(vmi *kubevirtv1.VirtualMachineInstance) *content {
+		return &content{virtualimages.ReferencesOfInstance(vmi), virtualimages.DefaultAccount, metav1.GetControllerOf(vmi)}
+	})},
+	{apikinds.DataVolumes, true, decoded(func(dv *cdiv1beta1.DataVolume) *content {
+		return &content{virtualimages.ReferencesOfDataVolume(dv), virtualimages.DefaultAccount, metav1.GetControllerOf(dv)}
+	})},
 	{apikinds.Templates, false, ofTemplate},
 }
 
-func decoded[T any](references func(*T) []virtualimages.Reference, meta func(*T) metav1.Object) func([]byte) ([]virtualimages.Reference, *metav1.OwnerReference, error) {
-	return func(data []byte) ([]virtualimages.Reference, *metav1.OwnerReference, error) {
+func decoded[T any](read func(*T) *content) func([]byte) (*content, error) {
+	return func(data []byte) (*content, error) {
 		object := new(T)
 		if err := json.Unmarshal(data, object); err != nil {
-			return nil, nil, fmt.Errorf("decoding an object: %w", err)
+			return nil, fmt.Errorf("decoding an object: %w", err)
 		}
-		return references(object), metav1.GetControllerOf(meta(object)), nil
+		return read(object), nil
 	}
 }
 
 // ofTemplate returns the DataSources of a template. Names with parameters refer to none.
-func ofTemplate(data []byte) (list []virtualimages.Reference, _ *metav1.OwnerReference, _ error) {
+func ofTemplate(data []byte) (*content, error) {
+	found := &content{account: virtualimages.DefaultAccount}
 	namespace := gjson.GetBytes(data, "metadata.namespace").String()
 	gjson.GetBytes(data, "spec.virtualMachine.spec.dataVolumeTemplates").ForEach(func(_, template gjson.Result) bool {
 		ref := template.Get("spec.sourceRef")
@@ -52,32 +66,41 @@ func ofTemplate(data []byte) (list []virtualimages.Reference, _ *metav1.OwnerRef
 			in = other
 		}
 		if name := ref.Get("name").String(); name != "" {
-			list = append(list, virtualimages.Reference{Namespace: in, Name: name})
+			found.list = append(found.list, virtualimages.Reference{Namespace: in, Name: name})
 		}
 		return true
 	})
-	return list, nil, nil
+	return found, nil
 }
 
 // user is an object that refers to images.
 type user struct {
 	// shown is NAMESPACE/NAME of the virtual machine that the object is of, or of the object.
 	shown string
-	list  []virtualimages.Reference
+	// namespace is that of the object, and account the service account there that clones for it.
+	namespace, account string
+	list               []virtualimages.Reference
+	// unreadable objects may refer to every image of their namespace, and to none of another one: a user who can store an object
+	// that nothing can read must not keep the images of others.
+	unreadable bool
 }
 
-// userOf reads an object. One that is too large, or not of its kind, is an error.
-func (k *kind) userOf(o *pages.Object) (user, error) {
+// uses reports whether there is anything to remember of a user.
+func (u *user) uses() bool { return len(u.list) > 0 || u.unreadable }
+
+// userOf reads an object. One that is too large, or not of its kind, is unreadable.
+func (k *kind) userOf(o *pages.Object) user {
+	u := user{shown: o.Namespace + "/" + o.Name, namespace: o.Namespace, account: virtualimages.DefaultAccount, unreadable: true}
 	if o.JSON == nil {
-		return user{}, fmt.Errorf("%s %s/%s is too large", k.Kind, o.Namespace, o.Name)
+		return u
 	}
-	list, owner, err := k.read(o.JSON)
+	found, err := k.read(o.JSON)
 	if err != nil {
-		return user{}, err
+		return u
 	}
-	u := user{shown: o.Namespace + "/" + o.Name, list: list}
-	if owner != nil && (owner.Kind == apikinds.VirtualMachine || owner.Kind == apikinds.VirtualMachineInstance) {
+	u.list, u.account, u.unreadable = found.list, found.account, false
+	if owner := found.owner; owner != nil && (owner.Kind == apikinds.VirtualMachine || owner.Kind == apikinds.VirtualMachineInstance) {
 		u.shown = o.Namespace + "/" + owner.Name
 	}
-	return u, nil
+	return u
 }

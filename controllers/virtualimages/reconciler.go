@@ -55,9 +55,10 @@ type Options struct {
 type Reconciler struct {
 	Options
 
-	index  *index
-	ledger *ledger
-	census *census
+	index       *index
+	ledger      *ledger
+	census      *census
+	permissions *permissions
 	// changed receives images whose users changed.
 	changed chan reconcile.Request
 
@@ -80,7 +81,9 @@ func New(options Options) *Reconciler {
 		Options: options, index: newIndex(), ledger: newLedger(options.ClassNames, options.Limits.Imports), changed: make(chan reconcile.Request), importing: map[reconcile.Request]struct{}{}, limited: map[reconcile.Request]struct{}{},
 		reserved: map[reconcile.Request]int64{}, counts: map[string]*count{},
 	}
+	r.permissions = newPermissions(options.Client, options.Clock)
 	r.census = &census{between: betweenLists, retry: loadRetry, each: r.eachHolder}
+	r.census.counts = r.permissions.users
 	return r
 }
 
@@ -181,7 +184,15 @@ func (r *Reconciler) answer(ctx context.Context, in *virtualimages.Input) func(v
 // observe reads what a plan needs.
 func (r *Reconciler) observe(ctx context.Context, image *v1alpha1.VirtualImage) (*virtualimages.Input, backend.Backend, error) {
 	in := &virtualimages.Input{Settings: r.Settings, Image: image, Cluster: r.Cluster, Now: metav1.NewTime(r.Clock.Now().UTC().Truncate(time.Second))}
-	in.Users, in.Templates, in.Uncounted = r.index.of(image)
+	var err error
+	if in.Users, in.Templates, in.Uncounted, err = r.usersOf(ctx, image); err != nil {
+		return nil, nil, err
+	}
+	if image.DeletionTimestamp != nil {
+		if in.Leaving, err = r.leaving(ctx, image.Namespace); err != nil {
+			return nil, nil, err
+		}
+	}
 	in.Class = r.classOf(image)
 	store := r.Classes[in.Class]
 	if store == nil {
@@ -206,6 +217,20 @@ func (r *Reconciler) observe(ctx context.Context, image *v1alpha1.VirtualImage) 
 		in.Fault = fault
 	}
 	return in, store, nil
+}
+
+// leaving reports whether a namespace is being deleted.
+func (r *Reconciler) leaving(ctx context.Context, name string) (bool, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	return namespace.DeletionTimestamp != nil, nil
 }
 
 // classOf is the class that stores an image: the one that stored it before, the one that it names, or the default.

@@ -170,6 +170,14 @@ func TestCensus(t *testing.T) {
 	var lists atomic.Int64
 	gate, began := make(chan struct{}), make(chan struct{}, 100)
 	c := &census{between: time.Millisecond, retry: time.Millisecond}
+	c.counts = func(_ context.Context, _ *v1alpha1.VirtualImage, list []user) (names []string, _ error) {
+		for i := range list {
+			if list[i].namespace != "third" {
+				names = append(names, list[i].shown)
+			}
+		}
+		return names, nil
+	}
 	c.each = func(_ context.Context, found func(user)) error {
 		n := lists.Add(1)
 		began <- struct{}{}
@@ -177,8 +185,10 @@ func TestCensus(t *testing.T) {
 		if n == 2 {
 			return errors.New("the API server does not answer")
 		}
-		found(user{"team/web", []virtualimages.Reference{{Namespace: "team", Name: "i0"}, {Claim: true, Namespace: "team", Name: "i0-u0"}}})
-		found(user{"other/web", []virtualimages.Reference{{Namespace: "team", Name: "i0"}, {Namespace: "team", Name: "none"}}})
+		found(userIn("team/web", virtualimages.Reference{Namespace: "team", Name: "i0"}, virtualimages.Reference{Claim: true, Namespace: "team", Name: "i0-u0"}))
+		found(userIn("other/web", virtualimages.Reference{Namespace: "team", Name: "i0"}, virtualimages.Reference{Namespace: "team", Name: "none"}))
+		found(userIn("third/web", virtualimages.Reference{Namespace: "team", Name: "i0"}))
+		found(user{shown: "other/unreadable", namespace: "other", unreadable: true})
 		return nil
 	}
 	image := func(i int) *v1alpha1.VirtualImage {
@@ -236,26 +246,47 @@ func object(kind int, name string) objectKey {
 	return objectKey{kind, types.NamespacedName{Namespace: "team", Name: name}}
 }
 
+// userIn is a user with the default account of its namespace.
+func userIn(shown string, list ...virtualimages.Reference) user {
+	namespace, _, _ := strings.Cut(shown, "/")
+	return user{shown: shown, namespace: namespace, account: virtualimages.DefaultAccount, list: list}
+}
+
+// counted are the users and the templates of an image, if all of them count.
+func (x *index) counted(image *v1alpha1.VirtualImage) (users, templates *virtualimages.Users, omitted bool) {
+	held, listed, complete, omitted := x.of(image)
+	shown := func(list []user) (names []string) {
+		for i := range list {
+			names = append(names, list[i].shown)
+		}
+		return names
+	}
+	if complete {
+		users = virtualimages.CountUsers(image.Namespace, shown(held))
+	}
+	return users, virtualimages.CountUsers(image.Namespace, shown(listed)), omitted
+}
+
 func TestIndex(t *testing.T) {
 	image := &v1alpha1.VirtualImage{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "fedora", UID: "0b6c7c0e-52a9"}}
 	source := virtualimages.Reference{Namespace: "team", Name: "fedora"}
 	volume := virtualimages.Reference{Claim: true, Namespace: "team", Name: "fedora-0b6c7c0e"}
 	own := virtualimages.Reference{Claim: true, Namespace: "team", Name: "web-root"}
 	x := newIndex()
-	if users, _, _ := x.of(image); users != nil {
+	if users, _, _ := x.counted(image); users != nil {
 		t.Errorf("users %v before all kinds are read", users)
 	}
 	for i := range x.loaded {
-		x.loaded[i] = true
+		x.loaded[i] = kinds[i].holds // a list of templates that fails prevents nothing
 	}
-	touched := x.set(object(0, "web"), user{"team/web", []virtualimages.Reference{source, own}})
+	touched := x.set(object(0, "web"), userIn("team/web", source, own))
 	if diff := cmp.Diff([]virtualimages.Reference{source}, touched); diff != "" {
 		t.Errorf("references that cannot be to an image: %s", diff)
 	}
-	x.set(object(1, "web"), user{"team/web", []virtualimages.Reference{volume}})
-	x.set(object(2, "copy"), user{"team/copy", []virtualimages.Reference{source}})
-	x.set(object(3, "small"), user{"team/small", []virtualimages.Reference{source}})
-	users, templates, _ := x.of(image)
+	x.set(object(1, "web"), userIn("team/web", volume))
+	x.set(object(2, "copy"), userIn("team/copy", source))
+	x.set(object(3, "small"), userIn("team/small", source))
+	users, templates, _ := x.counted(image)
 	if diff := cmp.Diff(&virtualimages.Users{Names: []string{"team/copy", "team/web"}, Total: 2}, users); diff != "" || templates.Total != 1 {
 		t.Errorf("%s, templates %v", diff, templates)
 	}
@@ -264,16 +295,28 @@ func TestIndex(t *testing.T) {
 			t.Errorf("%v had no reference", key)
 		}
 	}
-	if users, _, _ := x.of(image); users.Total != 0 || x.count != 0 || len(x.users) != 0 || len(x.objects) != 0 {
+	if users, _, _ := x.counted(image); users.Total != 0 || x.count != 0 || len(x.users) != 0 || len(x.objects) != 0 {
 		t.Errorf("users %v, index %v", users, x.objects)
+	}
+	// An object that cannot be read uses every image of its namespace, and none of others. A template that cannot be read uses none.
+	x.set(object(0, "unreadable"), user{shown: "team/unreadable", namespace: "team", unreadable: true})
+	x.set(objectKey{0, types.NamespacedName{Namespace: "other", Name: "unreadable"}}, user{shown: "other/unreadable", namespace: "other", unreadable: true})
+	x.set(object(3, "unreadable"), user{shown: "team/template", namespace: "team", unreadable: true})
+	if users, _, _ := x.counted(image); !cmp.Equal(users, &virtualimages.Users{Names: []string{"team/unreadable"}, Total: 1}) {
+		t.Errorf("users %+v", users)
+	}
+	x.set(object(0, "unreadable"), user{})
+	x.set(objectKey{0, types.NamespacedName{Namespace: "other", Name: "unreadable"}}, user{})
+	if users, _, _ := x.counted(image); users.Total != 0 || x.count != 0 || len(x.unreadable) != 0 {
+		t.Errorf("users %v, %d in the index", users, x.count)
 	}
 	many := make([]virtualimages.Reference, maxReferences)
 	for i := range many {
 		many[i] = virtualimages.Reference{Namespace: "team", Name: fmt.Sprint("i", i)}
 	}
-	x.set(object(0, "large"), user{"team/large", many})
-	x.set(object(0, "web"), user{"team/web", []virtualimages.Reference{source}})
-	if users, _, omitted := x.of(image); users != nil || !omitted {
+	x.set(object(0, "large"), userIn("team/large", many...))
+	x.set(object(0, "web"), userIn("team/web", source))
+	if users, _, omitted := x.counted(image); users != nil || !omitted {
 		t.Errorf("users %v, omitted %v beyond the bound", users, omitted)
 	}
 }
@@ -290,12 +333,22 @@ func TestUserOf(t *testing.T) {
 		2: {`{"metadata":{"namespace":"team","name":"web"},"spec":{"source":{"pvc":{"namespace":"images","name":"b"}}}}`, "team/web", 1},
 		3: {`{"metadata":{"namespace":"team","name":"web"},"spec":{"virtualMachine":{"spec":{"dataVolumeTemplates":[{"spec":{"sourceRef":{"name":"a","namespace":"images"}}},{"spec":{}}]}}}}`, "team/web", 1},
 	} {
-		u, err := kinds[kind].userOf(&pages.Object{Namespace: "team", Name: "web", JSON: []byte(test.json)})
-		if err != nil || u.shown != test.shown || len(u.list) != test.count {
-			t.Errorf("%s: %+v, %v", kinds[kind].Kind, u, err)
+		u := kinds[kind].userOf(&pages.Object{Namespace: "team", Name: "web", JSON: []byte(test.json)})
+		if u.unreadable || u.shown != test.shown || len(u.list) != test.count || u.namespace != "team" || u.account != virtualimages.DefaultAccount {
+			t.Errorf("%s: %+v", kinds[kind].Kind, u)
 		}
 	}
-	if _, err := kinds[0].userOf(&pages.Object{Namespace: "team", Name: "web"}); err == nil {
-		t.Error("an object that is too large has no error")
+	for name, object := range map[string]pages.Object{
+		"too large":               {Namespace: "team", Name: "web"},
+		"of another type":         {Namespace: "team", Name: "web", JSON: []byte(`{"spec":[]}`)},
+		"a label of another type": {Namespace: "team", Name: "web", JSON: []byte(`{"spec":{"template":{"metadata":{"labels":{"a":1}}}}}`)},
+	} {
+		if u := kinds[0].userOf(&object); !u.unreadable || u.shown != "team/web" || u.namespace != "team" {
+			t.Errorf("%s: %+v", name, u)
+		}
+	}
+	named := kinds[0].userOf(&pages.Object{Namespace: "team", Name: "web", JSON: []byte(`{"spec":{"template":{"spec":{"volumes":[{"name":"a","serviceAccount":{"serviceAccountName":"first"}},{"name":"b","serviceAccount":{"serviceAccountName":"last"}}]}}}}`)})
+	if named.account != "last" {
+		t.Errorf("account %q", named.account)
 	}
 }

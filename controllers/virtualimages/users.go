@@ -29,7 +29,9 @@ type index struct {
 	mu      sync.Mutex
 	objects map[objectKey]user
 	users   map[virtualimages.Reference]map[objectKey]struct{}
-	count   int
+	// unreadable are the objects of a namespace that cannot be read.
+	unreadable map[string]map[objectKey]struct{}
+	count      int
 	// loaded are the kinds whose first list is complete, touched the objects of a list that changed while it is read.
 	loaded  [len(kinds)]bool
 	touched [len(kinds)]map[types.NamespacedName]struct{}
@@ -37,7 +39,7 @@ type index struct {
 }
 
 func newIndex() *index {
-	return &index{objects: map[objectKey]user{}, users: map[virtualimages.Reference]map[objectKey]struct{}{}}
+	return &index{objects: map[objectKey]user{}, users: map[virtualimages.Reference]map[objectKey]struct{}{}, unreadable: map[string]map[objectKey]struct{}{}}
 }
 
 // set replaces the references of an object, and returns those that it had or has.
@@ -51,31 +53,60 @@ func (x *index) set(key objectKey, u user) []virtualimages.Reference {
 }
 
 func (x *index) replace(key objectKey, u user) []virtualimages.Reference {
-	was := x.objects[key].list
-	for _, r := range was {
-		if delete(x.users[r], key); len(x.users[r]) == 0 {
-			delete(x.users, r)
-		}
-	}
-	x.count -= len(was)
-	delete(x.objects, key)
+	was := x.forget(key)
 	u.list = slices.DeleteFunc(u.list, func(r virtualimages.Reference) bool { return !r.CanBeImage() })
-	if x.count+len(u.list) > maxReferences {
+	if !kinds[key.kind].holds {
+		u.unreadable = false
+	}
+	if x.count+u.size() > maxReferences {
 		x.omitted = true
 		return was
 	}
-	if len(u.list) == 0 {
+	if !u.uses() {
 		return was
 	}
-	x.count += len(u.list)
+	x.count += u.size()
 	x.objects[key] = u
 	for _, r := range u.list {
-		if x.users[r] == nil {
-			x.users[r] = map[objectKey]struct{}{}
-		}
-		x.users[r][key] = struct{}{}
+		add(x.users, r, key)
+	}
+	if u.unreadable {
+		add(x.unreadable, key.Namespace, key)
 	}
 	return append(slices.Clone(was), u.list...)
+}
+
+// forget removes an object, and returns its references.
+func (x *index) forget(key objectKey) []virtualimages.Reference {
+	u := x.objects[key]
+	for _, r := range u.list {
+		remove(x.users, r, key)
+	}
+	remove(x.unreadable, key.Namespace, key)
+	x.count -= u.size()
+	delete(x.objects, key)
+	return u.list
+}
+
+// size is the number of entries of the index that a user has.
+func (u *user) size() int {
+	if u.unreadable {
+		return 1
+	}
+	return len(u.list)
+}
+
+func add[K comparable](to map[K]map[objectKey]struct{}, k K, key objectKey) {
+	if to[k] == nil {
+		to[k] = map[objectKey]struct{}{}
+	}
+	to[k][key] = struct{}{}
+}
+
+func remove[K comparable](from map[K]map[objectKey]struct{}, k K, key objectKey) {
+	if delete(from[k], key); len(from[k]) == 0 {
+		delete(from, k)
+	}
 }
 
 // load reads all objects of a kind. An object that changes meanwhile has the references of its change.
@@ -106,11 +137,7 @@ func eachUser(ctx context.Context, reader *pages.Reader, of int, found func(type
 		if o.JSON != nil {
 			o.Namespace, o.Name = gjson.GetBytes(o.JSON, "metadata.namespace").String(), gjson.GetBytes(o.JSON, "metadata.name").String()
 		}
-		u, err := k.userOf(&o)
-		if err != nil && k.holds {
-			return err
-		}
-		found(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, u)
+		found(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, k.userOf(&o))
 		return nil
 	})
 	if apierrors.IsNotFound(err) { // the kind does not exist
@@ -122,26 +149,50 @@ func eachUser(ctx context.Context, reader *pages.Reader, of int, found func(type
 	return nil
 }
 
-// of returns the users of an image, and its templates. The users are nil before all are read.
-func (x *index) of(image *v1alpha1.VirtualImage) (users, templates *virtualimages.Users, omitted bool) {
+// of returns the users of an image, and its templates. complete is false before all users are read, and after too many were.
+func (x *index) of(image *v1alpha1.VirtualImage) (held, listed []user, complete, omitted bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var held, listed []string
 	for _, r := range virtualimages.ReferencesTo(image) {
 		for key := range x.users[r] {
 			if kinds[key.kind].holds {
-				held = append(held, x.objects[key].shown)
+				held = append(held, x.objects[key].named())
 			} else {
-				listed = append(listed, x.objects[key].shown)
+				listed = append(listed, x.objects[key].named())
 			}
 		}
 	}
-	templates = virtualimages.CountUsers(image.Namespace, listed)
-	complete := !slices.Contains(x.loaded[:], false)
-	if !complete || x.omitted {
-		return nil, templates, x.omitted
+	for key := range x.unreadable[image.Namespace] {
+		held = append(held, x.objects[key].named())
 	}
-	return virtualimages.CountUsers(image.Namespace, held), templates, false
+	complete = !x.omitted
+	for i := range kinds { // a kind that prevents no deletion cannot prevent one by a list that fails
+		complete = complete && (x.loaded[i] || !kinds[i].holds)
+	}
+	return held, listed, complete, x.omitted
+}
+
+// named is a user without its references.
+func (u user) named() user {
+	u.list = nil
+	return u
+}
+
+// usersOf returns the users of an image that count, and its templates. The users are nil before all are read.
+func (r *Reconciler) usersOf(ctx context.Context, image *v1alpha1.VirtualImage) (users, templates *virtualimages.Users, omitted bool, err error) {
+	held, listed, complete, omitted := r.index.of(image)
+	names, err := r.permissions.users(ctx, image, listed)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	templates = virtualimages.CountUsers(image.Namespace, names)
+	if !complete {
+		return nil, templates, omitted, nil
+	}
+	if names, err = r.permissions.users(ctx, image, held); err != nil {
+		return nil, nil, false, err
+	}
+	return virtualimages.CountUsers(image.Namespace, names), templates, false, nil
 }
 
 // eachHolder reads all objects that prevent the deletion of images.

@@ -90,9 +90,7 @@ func (r *Reconciler) user(ctx context.Context, of int, key reconcile.Request) (r
 	u := user{}
 	if o != nil {
 		o.Namespace, o.Name = key.Namespace, key.Name
-		if u, err = kinds[of].userOf(o); err != nil {
-			return reconcile.Result{}, err
-		}
+		u = kinds[of].userOf(o)
 	}
 	r.request(ctx, r.index.set(objectKey{of, key.NamespacedName}, u))
 	return reconcile.Result{}, nil

@@ -41,10 +41,8 @@ func (g *guard) permit(request *http.Request) error {
 		return &source.Error{Reason: source.ReasonNotPermitted, Message: why, Permanent: true}
 	}
 	switch err := g.options.Sources.CheckURL(request.URL.String()); {
-	case errors.Is(err, virtualimages.ErrAddress): // described says what an admin can do
-		return err
 	case errors.Is(err, virtualimages.ErrHost):
-		return not("the registry, or a server that it names, is not one of images.registries.hosts, which an admin sets")
+		return not("the registry, or a server that it names, is not one of " + Values + ".hosts, which an admin sets")
 	case err != nil:
 		return not(err.Error())
 	case request.URL.Scheme != "https" && !g.options.Insecure:

@@ -64,7 +64,7 @@ func Architectures(ctx context.Context, text string, options *source.Options) ([
 	defer direct.CloseIdleConnections()
 	found, err := read(ctx, reference, options, &guard{RoundTripper: direct, options: options})
 	if err != nil {
-		return nil, described(ctx, err)
+		return nil, described(ctx, err, options.Sources)
 	}
 	return found, nil
 }
@@ -190,8 +190,11 @@ func listed(found []string) ([]string, error) {
 	return found, nil
 }
 
+// Values are the chart's values with the hosts and networks of registries, which messages name.
+const Values = "images.registries"
+
 // described is an error for the user. It names no address.
-func described(ctx context.Context, err error) *source.Error {
+func described(ctx context.Context, err error, sources *virtualimages.Sources) *source.Error {
 	var known *source.Error
 	var answer *transport.Error
 	var address *url.Error
@@ -199,17 +202,17 @@ func described(ctx context.Context, err error) *source.Error {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &certificate): // an attempt without TLS can follow
-		return source.Described(ctx, certificate)
+		return source.Described(ctx, certificate, sources)
 	case errors.As(err, &known):
 		return known
-	case errors.Is(err, virtualimages.ErrAddress):
-		return &source.Error{Reason: source.ReasonNotPermitted, Message: "the registry has an address that is not public: an admin can permit its network with images.registries.networks", Permanent: true}
+	case errors.Is(err, virtualimages.ErrAddress): // like a name that does not exist
+		return source.Described(ctx, err, sources)
 	case strings.Contains(err.Error(), "www-authenticate"), strings.Contains(err.Error(), "link-local"): // checks of the library
 		return &source.Error{Reason: source.ReasonNotPermitted, Message: "the registry names a token server, or redirects to a server, that is not permitted"}
 	case errors.As(err, &answer):
 		return source.Answered(answer.StatusCode)
 	case errors.As(err, &address), errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), ctx.Err() != nil:
-		return source.Described(ctx, err)
+		return source.Described(ctx, err, sources)
 	}
 	return &source.Error{Reason: ReasonInvalid, Message: "the answer of the registry is not valid"}
 }

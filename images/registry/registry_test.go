@@ -31,7 +31,7 @@ import (
 	"github.com/virtward/virtward/virtualimages/source"
 )
 
-var loopback = &virtualimages.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
+var loopback = &virtualimages.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Values: Values}
 
 // server is the registry of go-containerregistry behind a handler that can answer instead.
 type server struct {
@@ -166,6 +166,13 @@ func TestURLs(t *testing.T) {
 	}
 	for _, url := range []string{"docker://169.254.169.254/a", "docker://10.0.0.1:5000/a", "docker://[::1]:1/a", "docker://127.0.0.2:1/a"} {
 		if _, err := get(t, url, nil); reasonOf(err) != source.ReasonNotPermitted || !strings.Contains(err.Error(), "images.registries.networks") {
+			t.Errorf("%q: %s: %v", url, reasonOf(err), err)
+		}
+	}
+	// A name with an internal address and a name that does not exist have the same answer, which names the value of golden images.
+	for _, url := range []string{"docker://localhost:1/a", "docker://does-not-exist.invalid/a"} {
+		closed := func(o *source.Options) { o.Sources = &virtualimages.Sources{Values: Values} }
+		if _, err := get(t, url, closed); reasonOf(err) != source.ReasonUnreachable || !strings.HasSuffix(err.Error(), "with images.registries.networks") {
 			t.Errorf("%q: %s: %v", url, reasonOf(err), err)
 		}
 	}

@@ -17,7 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apitypes "k8s.io/apimachinery/pkg/types"
@@ -391,15 +394,62 @@ func (i *installation) switchOn(t *testing.T) {
 	}
 }
 
+// uninstall: no finalizer of Virtward keeps an object or a namespace.
 func (i *installation) uninstall(t *testing.T) {
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "virtward-approval-keys"}}
 	must(t, i.client.Patch(i.ctx, keys, client.RawPatch(apitypes.MergePatchType, []byte(`{"stringData":{"key.1":"kept"}}`))))
+	const left = "left"
+	must(t, i.controlPlane.EnsureNamespace(i.ctx, left))
+	held := []*unstructured.Unstructured{
+		untyped("kupenstack.io/v1alpha1", "VirtualImage", "held"), untyped("kupenstack.io/v1alpha1", "VirtualImage", "deleted"),
+		untyped("template.kubevirt.io/v1beta1", "VirtualMachineTemplateRequest", "held"),
+	}
+	finalizers := map[string]string{"VirtualImage": "kupenstack.io/virtual-image", "VirtualMachineTemplateRequest": "template.kubevirt.io/SnapshotCleanup"}
+	for _, object := range held {
+		object.SetNamespace(left)
+		object.SetFinalizers([]string{"example.com/others", finalizers[object.GetKind()]})
+		object.Object["spec"] = map[string]any{"src": "https://example.com/a.qcow2", "format": "qcow2"}
+		if object.GetKind() != "VirtualImage" {
+			object.Object["spec"] = map[string]any{"virtualMachineRef": map[string]any{"namespace": left, "name": "web"}}
+		}
+		must(t, i.client.Create(i.ctx, object))
+	}
+	must(t, i.client.Delete(i.ctx, held[1]))
 	must(t, i.controlPlane.UninstallChart(i.ctx, controlplane.Chart{Release: release, Namespace: namespace}))
 	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "kept"}, ruleSettings("kept")))
 	i.keepsApprovalKeys(t)
 	if got := i.labelled(t); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
+	for _, object := range held {
+		must(t, i.client.Get(i.ctx, client.ObjectKeyFromObject(object), object))
+		if got := object.GetFinalizers(); !slices.Equal(got, []string{"example.com/others"}) {
+			t.Errorf("%s %s has the finalizers %v", object.GetKind(), object.GetName(), got)
+		}
+		object.SetFinalizers(nil)
+		must(t, i.client.Update(i.ctx, object))
+	}
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: left}}
+	must(t, i.client.Delete(i.ctx, space))
+	await.Until(t, func() error {
+		if err := i.client.Get(i.ctx, client.ObjectKeyFromObject(space), space); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the namespace exists: %w, %+v", err, space.Status)
+		}
+		return nil
+	})
+	for kind, name := range map[string]client.Object{"Job": &batchv1.Job{}, "ClusterRole": &rbacv1.ClusterRole{}, "ServiceAccount": &corev1.ServiceAccount{}} {
+		if err := i.client.Get(i.ctx, client.ObjectKey{Namespace: namespaceOf(name), Name: "virtward-uninstall"}, name); !apierrors.IsNotFound(err) {
+			t.Errorf("the %s of the uninstallation: %v", kind, err)
+		}
+	}
+}
+
+// namespaceOf is the namespace of an object of the release; empty if its kind has none.
+func namespaceOf(object client.Object) string {
+	if _, cluster := object.(*rbacv1.ClusterRole); cluster {
+		return ""
+	}
+	return namespace
 }
 
 // reinstall takes over the definition that the release before has left, with the objects of its kind.

@@ -55,10 +55,15 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicy virtward-template-request-labels",
 		"ValidatingAdmissionPolicyBinding virtward-template-request-labels",
 	}
+	stops := []string{"Role virtward-uninstall", "RoleBinding virtward-uninstall"} // of the Job that stops the controller of captures
 	common := append([]string{
 		"NetworkPolicy virtward-webhook",
 		"PodDisruptionBudget virtward-webhook",
 		"ServiceAccount virtward-webhook",
+		"ClusterRole virtward-uninstall",
+		"ClusterRoleBinding virtward-uninstall",
+		"Job virtward-uninstall",
+		"ServiceAccount virtward-uninstall",
 		"Secret virtward-webhook-cert",
 		"CustomResourceDefinition goldenimagecatalogs.image.virtward.io",
 		"CustomResourceDefinition rulesettings.policy.virtward.io",
@@ -133,7 +138,7 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-virtual-image-status",
 		"ValidatingAdmissionPolicy virtward-virtual-images",
 		"ValidatingAdmissionPolicyBinding virtward-virtual-images",
-	}, slices.Concat(always, managed)...)
+	}, slices.Concat(always, managed, stops)...)
 	for _, c := range []struct {
 		name   string
 		values []string
@@ -158,7 +163,7 @@ func TestObjects(t *testing.T) {
 		{name: "no network policy", values: []string{"networkPolicy.enabled=false"}, less: []string{"NetworkPolicy virtward-webhook"}},
 		{name: "service monitor", values: []string{"metrics.serviceMonitor.enabled=true"}, more: []string{"ServiceMonitor virtward-webhook"}},
 		{name: "no checks", values: []string{"checks.enabled=false"}, less: []string{"ValidatingWebhookConfiguration validate.virtward.io"}},
-		{name: "templates are observed", values: []string{`templates.mode="observe"`}, less: append(slices.Clone(managed),
+		{name: "templates are observed", values: []string{`templates.mode="observe"`}, less: append(slices.Concat(managed, stops),
 			"CustomResourceDefinition virtualmachinetemplaterequests.template.kubevirt.io",
 			"CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io",
 			"ClusterRole virtward-template-approver", "ClusterRole virtward-template-author", "ClusterRole virtward-template-user", "ClusterRole virtward-template-viewer",

@@ -3,12 +3,16 @@ package controlplane
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,9 +49,54 @@ func (c *ControlPlane) InstallChart(ctx context.Context, chart Chart) error {
 		"--namespace", chart.Namespace, "--create-namespace", "--values", file)
 }
 
-// UninstallChart removes a release with Helm.
+// uninstallJob is the Job that Virtward's chart runs before it is uninstalled.
+const uninstallJob = "virtward-uninstall"
+
+// UninstallChart removes a release of Virtward with Helm. No kubelet runs the chart's Job, so it runs here, with its own account.
 func (c *ControlPlane) UninstallChart(ctx context.Context, chart Chart) error {
-	return c.helm(ctx, "uninstall", chart.Release, "--namespace", chart.Namespace)
+	ctx, cancel := context.WithTimeout(ctx, uninstallTimeout)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		err := c.runHook(ctx, chart.Namespace)
+		if err != nil {
+			cancel() // Helm would wait for the Job
+		}
+		ended <- err
+	}()
+	err := c.helm(ctx, "uninstall", chart.Release, "--namespace", chart.Namespace)
+	cancel()
+	return errors.Join(err, <-ended)
+}
+
+const uninstallTimeout = 4 * time.Minute
+
+// runHook waits for the Job before an uninstallation, runs it, and completes it as the controller of Jobs does.
+func (c *ControlPlane) runHook(ctx context.Context, namespace string) error {
+	err := c.RunJob(ctx, namespace, uninstallJob)
+	for apierrors.IsNotFound(err) && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+		err = c.RunJob(ctx, namespace, uninstallJob)
+	}
+	if ctx.Err() != nil { // there was no Job
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	job := &batchv1.Job{}
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: uninstallJob}, job); err != nil {
+		return err
+	}
+	now := metav1.Now()
+	job.Status = batchv1.JobStatus{Succeeded: 1, StartTime: &job.CreationTimestamp, CompletionTime: &now}
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, LastProbeTime: now, LastTransitionTime: now})
+	}
+	return c.client.Status().Update(ctx, job)
 }
 
 // helm runs Helm with the admin's kubeconfig and without the user's own configuration.

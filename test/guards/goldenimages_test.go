@@ -76,8 +76,8 @@ func newImageCluster(t *testing.T) *imageCluster {
 		rule("get,list,create,update,patch,delete", "cdi.kubevirt.io", "datavolumes"))
 	const writes = "create,update,delete"
 	crons, sources := rule(writes, "cdi.kubevirt.io", "dataimportcrons"), rule(writes, "cdi.kubevirt.io", "datasources")
-	some, all := rule("get", "", "secrets", "a", "b", "c", "d"), rule("get", "", "secrets")
-	importer := []rbacv1.PolicyRule{crons, sources, some}
+	some, all := rule("get", "", "secrets", "a", "b", "c", "d"), rule("get", "", "secrets,configmaps")
+	importer := []rbacv1.PolicyRule{crons, sources, some, rule("get", "", "configmaps", "a", "b")}
 	clone := rule("create", "cdi.kubevirt.io", "datavolumes/source")
 	for user, rights := range map[string]struct {
 		name, namespace string
@@ -140,6 +140,9 @@ func catalogSpec(images *admissionpolicies.GoldenImages) map[string]any {
 			registry["secretRef"] = secret
 		}
 		add(map[string]any{"registry": registry})
+	}
+	for _, authorities := range images.ConfigMaps {
+		add(map[string]any{"registry": map[string]any{"url": "docker://registry.example/image", "certConfigMap": authorities}})
 	}
 	for _, namespace := range images.Claims {
 		add(map[string]any{"pvc": map[string]any{"namespace": namespace, "name": "disk"}})

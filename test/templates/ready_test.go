@@ -62,9 +62,9 @@ func (f *fixture) ready(t *testing.T) {
 		Spec:       cdiv1beta1.DataSourceSpec{Source: cdiv1beta1.DataSourceSource{PVC: &cdiv1beta1.DataVolumeSourcePVC{Namespace: "images", Name: "linux-1"}}},
 	}
 	must(t, f.Client().Create(t.Context(), image))
-	f.templateIs(t, template, metav1.ConditionFalse, v1beta1.ReasonVolumeNotReady, "PersistentVolumeClaim images/linux-1 does not exist")
+	f.templateIs(t, template, metav1.ConditionFalse, v1beta1.ReasonVolumeNotReady, "the object that DataSource images/linux refers to does not exist")
 	f.claim(t, "images", "linux-1", "")
-	f.templateIs(t, template, metav1.ConditionFalse, v1beta1.ReasonVolumeNotReady, "PersistentVolumeClaim images/linux-1 is not ready")
+	f.templateIs(t, template, metav1.ConditionFalse, v1beta1.ReasonVolumeNotReady, "the object that DataSource images/linux refers to is not ready")
 	claim := &corev1.PersistentVolumeClaim{}
 	must(t, f.Client().Get(t.Context(), client.ObjectKey{Namespace: "images", Name: "linux-1"}, claim))
 	claim.Status.Phase = corev1.ClaimBound

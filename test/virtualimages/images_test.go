@@ -32,6 +32,7 @@ func TestImages(t *testing.T) { //nolint:tparallel // its parts follow each othe
 	t.Run("rights", f.rights)
 	t.Run("a name that is taken", f.taken)
 	t.Run("retries", f.retries)
+	t.Run("users of other namespaces", f.holders)
 	t.Run("many images", f.many)
 	t.Run("uploads", f.uploads)
 	t.Run("metrics", f.metrics)
@@ -121,6 +122,9 @@ func (f *fixture) addresses(t *testing.T) {
 		"http://224.0.0.1/":                       address,
 		"http://255.255.255.255/":                 address,
 		"http://100.100.100.200/":                 address,
+		"http://[5f00::1]/":                       address,
+		"http://[3fff::1]/":                       address,
+		"http://[100:0:0:1::1]/":                  address,
 		"http://[::ffff:169.254.169.254]/":        host,
 		"http://[::ffff:a9fe:a9fe]/":              host,
 		"http://[fe80::1%25eth0]/":                host,

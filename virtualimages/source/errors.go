@@ -42,8 +42,8 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Described is the error of a request or a read, for the user. It names no address.
-func Described(ctx context.Context, err error) *Error {
+// Described is the error of a request or a read of one of the sources, for the user. It names no address.
+func Described(ctx context.Context, err error, sources *virtualimages.Sources) *Error {
 	var known *Error
 	var certificate *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
@@ -54,9 +54,7 @@ func Described(ctx context.Context, err error) *Error {
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, virtualimages.ErrAddress), errors.As(err, &dns): // the same for both: users must not learn the names of internal hosts
-		return &Error{Reason: ReasonUnreachable, Message: errUnresolved}
-	case errors.Is(err, virtualimages.ErrHost):
-		return &Error{Reason: ReasonNotPermitted, Message: virtualimages.ErrHost.Error(), Permanent: true}
+		return &Error{Reason: ReasonUnreachable, Message: sources.Unresolved()}
 	case errors.As(err, &certificate), errors.As(err, &unknown), errors.As(err, &host):
 		return &Error{Reason: ReasonCertificate, Message: "the certificate of the server is not valid: certConfigMap can name its authority"}
 	case errors.Is(context.Cause(ctx), errStalled):
@@ -68,9 +66,6 @@ func Described(ctx context.Context, err error) *Error {
 	}
 	return &Error{Reason: ReasonUnreachable, Message: "the connection to the server failed"}
 }
-
-// errUnresolved is the message about a name without a permitted address, whether it has one or not.
-const errUnresolved = "the name of the host does not exist, or its address is not public: an admin can permit its network with virtualImages.sources.networks"
 
 // errStalled ends a stream in which no bytes arrive.
 var errStalled = errors.New("the server sends no bytes")

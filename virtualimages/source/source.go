@@ -136,7 +136,7 @@ func (c *Client) get(ctx context.Context, url string, offset, length int64, vali
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, Described(ctx, err)
+		return nil, Described(ctx, err, c.Sources)
 	}
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusPartialContent {
 		_ = response.Body.Close()
@@ -191,7 +191,7 @@ func (c *Client) Probe(ctx context.Context, url string, tail bool) (*File, error
 		f.Size = size
 	}
 	if f.Head, err = readAll(response.Body, virtualimages.HeadBytes); err != nil {
-		return nil, Described(ctx, err)
+		return nil, Described(ctx, err, c.Sources)
 	}
 	if tail && f.Ranges && f.Size > virtualimages.TailBytes {
 		f.Tail, err = c.part(ctx, f, f.Size-virtualimages.TailBytes, virtualimages.TailBytes)
@@ -211,7 +211,7 @@ func (c *Client) part(ctx context.Context, f *File, offset, length int64) ([]byt
 	}
 	data, err := readAll(response.Body, length)
 	if err != nil {
-		return nil, Described(ctx, err)
+		return nil, Described(ctx, err, c.Sources)
 	}
 	return data, nil
 }

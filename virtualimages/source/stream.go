@@ -133,10 +133,10 @@ var errChanged = &Error{Reason: ReasonChanged, Message: "the file changed while 
 
 // resume opens a connection again. An Error of the server or of the file ends the stream.
 func (s *Stream) resume(cause error) error {
-	found := Described(s.ctx, cause)
+	found := Described(s.ctx, cause, s.client.Sources)
 	for {
 		if s.parent.Err() != nil {
-			return Described(s.parent, context.Cause(s.parent))
+			return Described(s.parent, context.Cause(s.parent), s.client.Sources)
 		}
 		if s.failures++; s.failures > maxResumptions || !s.file.Ranges || s.file.Validator == "" {
 			return found
