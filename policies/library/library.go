@@ -66,6 +66,7 @@ type Parameter struct {
 // effective names the fields that policies evaluate in addition to the manifest. A test compares it with their suites.
 func effective() map[string]string {
 	return map[string]string{
+		"container-disk-registries": "the sidecars of an instancetype or a preference",
 		"dedicated-cpu-namespaces":  "dedicated CPUs and huge pages of an instancetype",
 		"disk-bus-virtio":           "the bus of a disk without one, from a preference or the architecture",
 		"eviction-strategy-storage": "the eviction strategy of the cluster",

@@ -215,7 +215,7 @@ func newViolation(msg, field string) (diagnostics.Violation, error) {
 	if strings.TrimSpace(msg) == "" {
 		return diagnostics.Violation{}, errors.New("has an empty message")
 	}
-	return diagnostics.Violation{Message: texts.Shorten(msg, maxMsg), Field: texts.Shorten(field, maxField), Computed: true}, nil
+	return diagnostics.Violation{Message: texts.Shorten(msg, maxMsg), Field: texts.Shorten(field, maxField), Computed: field != ""}, nil
 }
 
 func property(object ast.Object, name string) (string, bool) {

@@ -53,7 +53,7 @@ deny contains {"msg": msg, "field": "spec.domain.memory.guest"} if {
 	guest := input.vm.spec.domain.memory.guest
 	units.parse_bytes(guest) > units.parse_bytes(input.params.cap)
 	msg := sprintf("%s of memory is more than %s", [guest, input.params.cap])
-}`, []diagnostics.Violation{{Message: "12Gi of memory is more than 8Gi", Field: "spec.domain.memory.guest"}}},
+}`, []diagnostics.Violation{{Message: "12Gi of memory is more than 8Gi", Field: "spec.domain.memory.guest", Computed: true}}},
 		"sorted, denials first": {`
 warn contains {"msg": "a"}
 warn contains {"msg": "b", "field": "a"}
@@ -61,11 +61,11 @@ deny contains "z"
 deny contains {"msg": "b", "field": "x"}
 deny contains {"msg": "a", "field": "x"}
 deny contains {"msg": "c", "field": "b"}`, []diagnostics.Violation{
-			{Message: "z"}, {Message: "c", Field: "b"}, {Message: "a", Field: "x"}, {Message: "b", Field: "x"}, {Message: "a", Warn: true}, {Message: "b", Field: "a", Warn: true},
+			{Message: "z"}, {Message: "c", Field: "b", Computed: true}, {Message: "a", Field: "x", Computed: true}, {Message: "b", Field: "x", Computed: true}, {Message: "a", Warn: true}, {Message: "b", Field: "a", Computed: true, Warn: true},
 		}},
 		"one for each": {`
 deny contains {"msg": sprintf("%s is on %s", [d.name, object.get(d.disk, "bus", "no bus")]), "field": sprintf("spec.domain.devices.disks[%d]", [i])} if some i, d in input.vm.spec.domain.devices.disks`, []diagnostics.Violation{
-			{Message: "root is on virtio", Field: "spec.domain.devices.disks[0]"}, {Message: "data is on no bus", Field: "spec.domain.devices.disks[1]"}, {Message: "cloudinit is on no bus", Field: "spec.domain.devices.disks[2]"},
+			{Message: "root is on virtio", Field: "spec.domain.devices.disks[0]", Computed: true}, {Message: "data is on no bus", Field: "spec.domain.devices.disks[1]", Computed: true}, {Message: "cloudinit is on no bus", Field: "spec.domain.devices.disks[2]", Computed: true},
 		}},
 		"a list of registries": {`
 warn contains sprintf("volume %s comes from elsewhere", [v.name]) if {
@@ -81,7 +81,7 @@ deny contains "created" if not input.oldObject`, []diagnostics.Violation{{Messag
 		"request and requester": {`deny contains input.requester if { "dev" in input.request.userInfo.groups; input.request.operation == "CREATE" }`, []diagnostics.Violation{{Message: "alice"}}},
 		"metadata":              {`deny contains input.vm.metadata.labels.team`, []diagnostics.Violation{{Message: "blue"}}},
 		"numbers":               {`deny contains "four" if input.vm.spec.domain.cpu.cores * 2 == 8`, []diagnostics.Violation{{Message: "four"}}},
-		"a long message":        {`deny contains {"msg": concat("", ["é" | some x in numbers.range(1, 2500)]), "field": concat("", ["f" | some x in numbers.range(1, 2500)])}`, []diagnostics.Violation{{Message: "é…", Field: "f…"}}},
+		"a long message":        {`deny contains {"msg": concat("", ["é" | some x in numbers.range(1, 2500)]), "field": concat("", ["f" | some x in numbers.range(1, 2500)])}`, []diagnostics.Violation{{Message: "é…", Field: "f…", Computed: true}}},
 		"all of input":          {`deny contains concat(" ", [name | some name, _ in input])`, []diagnostics.Violation{{Message: "object params request requester vm"}}},
 		"its own data":          {"threshold := 3\ndeny contains \"a\" if data.test.threshold == count(input.vm.spec.volumes)\ndeny contains \"b\" if data.test[\"nothing\"]", []diagnostics.Violation{{Message: "a"}}},
 		"a mocked function":     {`deny contains f if f := g with sprintf as "mocked"` + "\n" + `g := sprintf("%d", [1])`, []diagnostics.Violation{{Message: "mocked"}}},
@@ -95,7 +95,7 @@ deny contains "created" if not input.oldObject`, []diagnostics.Violation{{Messag
 						t.Errorf("a message of %d bytes", n)
 					}
 					got[i] = diagnostics.Violation{Message: strings.TrimLeft(got[i].Message, "é"), Field: strings.TrimLeft(got[i].Field, "f")}
-					got[i] = diagnostics.Violation{Message: "é" + got[i].Message, Field: "f" + got[i].Field}
+					got[i] = diagnostics.Violation{Message: "é" + got[i].Message, Field: "f", Computed: true + got[i].Field}
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
