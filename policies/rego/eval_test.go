@@ -95,7 +95,7 @@ deny contains "created" if not input.oldObject`, []diagnostics.Violation{{Messag
 						t.Errorf("a message of %d bytes", n)
 					}
 					got[i] = diagnostics.Violation{Message: strings.TrimLeft(got[i].Message, "é"), Field: strings.TrimLeft(got[i].Field, "f")}
-					got[i] = diagnostics.Violation{Message: "é" + got[i].Message, Field: "f", Computed: true + got[i].Field}
+					got[i] = diagnostics.Violation{Message: "é" + got[i].Message, Field: "f" + got[i].Field}
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
