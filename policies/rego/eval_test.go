@@ -94,8 +94,7 @@ deny contains "created" if not input.oldObject`, []diagnostics.Violation{{Messag
 					if n > maxMsg+len("…") {
 						t.Errorf("a message of %d bytes", n)
 					}
-					got[i] = diagnostics.Violation{Message: strings.TrimLeft(got[i].Message, "é"), Field: strings.TrimLeft(got[i].Field, "f")}
-					got[i] = diagnostics.Violation{Message: "é" + got[i].Message, Field: "f" + got[i].Field}
+					got[i] = diagnostics.Violation{Message: "é" + strings.TrimLeft(got[i].Message, "é"), Field: "f" + strings.TrimLeft(got[i].Field, "f"), Computed: got[i].Computed}
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {

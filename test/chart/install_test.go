@@ -89,8 +89,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 52 {
-		t.Errorf("configurations of admission: %v, not 52", got)
+	if got := i.labelled(t); len(got) != 54 {
+		t.Errorf("configurations of admission: %v, not 54", got)
 	}
 }
 
@@ -185,8 +185,8 @@ func (i *installation) unchecked(t *testing.T) {
 	}
 	i.admits(t)
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 52 {
-		t.Errorf("configurations of admission: %v, not 52", got)
+	if got := i.labelled(t); len(got) != 54 {
+		t.Errorf("configurations of admission: %v, not 54", got)
 	}
 }
 
@@ -389,8 +389,8 @@ func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, rul
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 52 {
-		t.Errorf("configurations of admission: %v, not 52", got)
+	if got := i.labelled(t); len(got) != 54 {
+		t.Errorf("configurations of admission: %v, not 54", got)
 	}
 }
 

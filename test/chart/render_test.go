@@ -856,6 +856,16 @@ func TestRBAC(t *testing.T) {
 			if strings.HasPrefix(role.Name, "virtward-template-") || strings.HasPrefix(role.Name, "virtward-rollouts-") || strings.HasPrefix(role.Name, "virtward-virtualimages-") || strings.HasPrefix(role.Name, "virtward-policy-exceptions-") { // for users
 				continue
 			}
+			if role.Name == "virtward-uninstall" { // it exists while a release is uninstalled
+				want := []rbacv1.PolicyRule{
+					{APIGroups: []string{"kupenstack.io"}, Resources: []string{"virtualimages"}, Verbs: []string{"list", "patch", "release"}},
+					{APIGroups: []string{"template.kubevirt.io"}, Resources: []string{"virtualmachinetemplaterequests"}, Verbs: []string{"list", "patch"}},
+				}
+				if diff := cmp.Diff(want, role.Rules); diff != "" {
+					t.Errorf("%v: the Job before an uninstallation (-want +got):\n%s", values, diff)
+				}
+				continue
+			}
 			for _, rule := range role.Rules {
 				checkRule(t, rule)
 				if slices.Contains(rule.Resources, "secrets") {
