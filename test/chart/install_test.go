@@ -180,7 +180,7 @@ func (i *installation) upgradeKeepsCertificate(t *testing.T) {
 // unchecked installs everything but the checks.
 func (i *installation) unchecked(t *testing.T) {
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": false}})
-	if got := i.labelled(t); len(got) != 51 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
+	if got := i.labelled(t); len(got) != 53 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
 		t.Errorf("configurations of admission: %v, not all but the checks", got)
 	}
 	i.admits(t)
