@@ -105,8 +105,8 @@ func TestRoles(t *testing.T) {
 			}
 		})
 	}
-	t.Run("policies see the requester", m.policiesSeeTheRequester)
 	t.Run("copies have no provenance", m.copiesHaveNoProvenance)
+	t.Run("policies see the requester", m.policiesSeeTheRequester)
 	t.Run("the VM says who requested it", func(t *testing.T) {
 		vm := m.machine("strict", "made-by-user")
 		if vm == nil || vm.Annotations[subresources.RequesterAnnotation] != "user" || vm.Annotations[subresources.TemplateAnnotation] != "catalogue/approved" {
