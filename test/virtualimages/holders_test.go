@@ -1,6 +1,7 @@
 package virtualimages
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -34,17 +35,17 @@ func (f *fixture) holders(t *testing.T) {
 		image := f.image(t, "wanted", url, nil)
 		image = f.becomes(t, image.Name, v1alpha1.ConditionReady, "Ready")
 		for _, vm := range f.intruders(t, image) {
-			t.Cleanup(func() { must(t, client.IgnoreNotFound(f.Client().Delete(t.Context(), vm))) })
+			t.Cleanup(func() { must(t, client.IgnoreNotFound(f.Client().Delete(context.WithoutCancel(t.Context()), vm))) })
 		}
 		must(t, f.owner.Delete(t.Context(), image))
 		f.gone(t, image)
 	})
 
 	t.Run("users with rights", func(t *testing.T) {
-		image := f.image(t, "shared", url, nil)
+		image := f.image(t, "lent", url, nil)
 		image = f.becomes(t, image.Name, v1alpha1.ConditionReady, "Ready")
 		f.intruders(t, image)
-		vm := foreign("shop", "shared-user", image)
+		vm := foreign("shop", "lent-user", image)
 		must(t, f.Client().Create(t.Context(), vm))
 		image = f.becomes(t, image.Name, v1alpha1.ConditionInUse, "InUse")
 		if got := image.Status.Usage.VirtualMachines; !slices.Equal(got, []string{"1 in other namespaces"}) {
