@@ -57,6 +57,8 @@ func TestUpgradeAndRollback(t *testing.T) {
 	t.Log("without the guard")
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: admissionpolicies.GoldenImageCatalogs}}
 	must(t, f.client.Delete(t.Context(), binding))
+	webhooks := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "validate.virtward.io"}}
+	must(t, f.client.Delete(t.Context(), webhooks)) // no webhook is served here
 	state, err := f.state(t.Context())
 	must(t, err)
 	catalog := f.conditionOf(t, "Ready", metav1.ConditionTrue, "Imported")
