@@ -22,7 +22,7 @@ import (
 // liveCluster reads and writes without a cache.
 type liveCluster struct{ client client.Client }
 
-// NewCluster connects to the API server with the rights of Virtward. Its warnings reach the user.
+// NewCluster connects to the API server with the rights of Virtward. The config must not limit requests. Its warnings reach the user.
 func NewCluster(config *rest.Config) (Cluster, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, kubevirtv1.AddToScheme, cdiv1beta1.AddToScheme} {
@@ -31,7 +31,6 @@ func NewCluster(config *rest.Config) (Cluster, error) {
 		}
 	}
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // the API server limits clients by its fairness
 	config.WarningHandlerWithContext = passWarnings{}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {

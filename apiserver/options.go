@@ -171,6 +171,7 @@ func (o *Options) apply(config *genericapiserver.RecommendedConfig) error {
 	if err := o.CoreAPI.ApplyTo(config); err != nil {
 		return fmt.Errorf("connecting to the API server: %w", err)
 	}
+	config.ClientConfig.QPS = -1 // the API server limits clients by its fairness; a limit here would be one for all users together
 	typed, err := kubernetes.NewForConfig(config.ClientConfig)
 	if err != nil {
 		return err

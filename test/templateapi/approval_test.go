@@ -36,10 +36,12 @@ func (f *fixture) review(config *rest.Config, namespace, name, subresource strin
 	if dry {
 		request.Param("dryRun", "All")
 	}
-	answer, err := request.Do(f.t.Context()).Raw()
-	if err != nil {
-		return nil, request.Do(f.t.Context()).Error()
+	result := request.Do(f.t.Context())
+	if err := result.Error(); err != nil {
+		return nil, err
 	}
+	answer, err := result.Raw()
+	f.must(err)
 	review := &subresources.TemplateReview{}
 	f.must(json.Unmarshal(answer, review))
 	return review, nil

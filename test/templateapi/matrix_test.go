@@ -107,6 +107,7 @@ func TestRoles(t *testing.T) {
 	}
 	t.Run("copies have no provenance", m.copiesHaveNoProvenance)
 	t.Run("policies see the requester", m.policiesSeeTheRequester)
+	t.Run("approvals and edits at the same time", m.races)
 	t.Run("the VM says who requested it", func(t *testing.T) {
 		vm := m.machine("strict", "made-by-user")
 		if vm == nil || vm.Annotations[subresources.RequesterAnnotation] != "user" || vm.Annotations[subresources.TemplateAnnotation] != "catalogue/approved" {
