@@ -39,21 +39,22 @@ func (m *matrix) races(t *testing.T) {
 		}
 		return made.VirtualMachine.Spec.Template.Spec.Volumes[0].CloudInitNoCloud.UserData, nil
 	}
-	const reviewedText, other = "#cloud-config\nhostname: ${TEXT}", "#cloud-config\nhostname: ${TEXT}\nruncmd: [reboot]"
 	admin := m.templates()
-	edit := func(from, to string) error {
+	reviewed := m.read("catalogue", "raced").Spec.VirtualMachine.Raw
+	other := []byte(strings.ReplaceAll(string(reviewed), "${TEXT}", `${TEXT}\nruncmd: [reboot]`))
+	edit := func(vm []byte) error {
 		template := &v1beta1.VirtualMachineTemplate{}
 		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "catalogue", Name: "raced"}, template); err != nil {
 			return err
 		}
-		template.Spec.VirtualMachine.Raw = []byte(strings.ReplaceAll(string(template.Spec.VirtualMachine.Raw), quoted(from), quoted(to)))
+		template.Spec.VirtualMachine.Raw = vm
 		return admin.Update(t.Context(), template)
 	}
 	toggle := func() error {
-		if err := edit(reviewedText, other); err != nil {
+		if err := edit(other); err != nil {
 			return err
 		}
-		return edit(other, reviewedText)
+		return edit(reviewed)
 	}
 
 	ctx, stop := context.WithTimeout(t.Context(), racing)
@@ -92,7 +93,7 @@ func (m *matrix) races(t *testing.T) {
 		t.Error("the requests do not meet")
 	}
 
-	_ = edit(other, reviewedText) // it may have ended in the middle
+	m.must(edit(reviewed)) // it may have ended in the middle
 	for range 5 {
 		m.must(approve())
 		if _, err := create(); err != nil {
@@ -105,6 +106,3 @@ func (m *matrix) races(t *testing.T) {
 		}
 	}
 }
-
-// quoted is a text as it is inside of JSON.
-func quoted(text string) string { return strings.ReplaceAll(text, "\n", `\n`) }
