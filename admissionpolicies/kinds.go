@@ -117,21 +117,42 @@ func coreKinds() []GuestKind {
 // machineFields are the fields of the spec of a virtual machine.
 func machineFields() []GuestField {
 	return []GuestField{
-		{"running", Runs, Free}, {"runStrategy", Runs, Free},
-		{"instancetype", Changes, Kept}, {"preference", Changes, Kept}, {"template", Changes, Kept},
-		{"dataVolumeTemplates", Changes, Kept}, {"updateVolumesStrategy", Changes, Kept},
+		{"running", Runs, Free},
+		{"runStrategy", Runs, Free},
+		{"instancetype", Changes, Kept},
+		{"preference", Changes, Kept},
+		{"template", Changes, Kept},
+		{"dataVolumeTemplates", Changes, Kept},
+		{"updateVolumesStrategy", Changes, Kept},
 	}
 }
 
 // instanceFields are the fields of the spec of an instance.
 func instanceFields() []GuestField {
 	return []GuestField{
-		{"domain", Changes, Kept}, {"volumes", Changes, Kept}, {"utilityVolumes", Changes, Kept}, {"networks", Changes, Kept},
-		{"resourceClaims", Changes, Kept}, {"accessCredentials", Changes, Kept}, {"serviceAccountName", Changes, Kept}, {"architecture", Changes, Kept},
-		{"hostname", Changes, Kept}, {"subdomain", Changes, Kept}, {"dnsPolicy", Changes, Kept}, {"dnsConfig", Changes, Kept},
-		{"livenessProbe", Changes, Kept}, {"readinessProbe", Changes, Kept}, {"startStrategy", Changes, Kept}, {"terminationGracePeriodSeconds", Changes, Kept},
-		{"nodeSelector", Moves, Kept}, {"affinity", Moves, Kept}, {"tolerations", Moves, Kept}, {"topologySpreadConstraints", Moves, Kept},
-		{"schedulerName", Moves, Kept}, {"priorityClassName", Moves, Kept}, {"evictionStrategy", Moves, Kept},
+		{"domain", Changes, Kept},
+		{"volumes", Changes, Kept},
+		{"utilityVolumes", Changes, Kept},
+		{"networks", Changes, Kept},
+		{"resourceClaims", Changes, Kept},
+		{"accessCredentials", Changes, Kept},
+		{"serviceAccountName", Changes, Kept},
+		{"architecture", Changes, Kept},
+		{"hostname", Changes, Kept},
+		{"subdomain", Changes, Kept},
+		{"dnsPolicy", Changes, Kept},
+		{"dnsConfig", Changes, Kept},
+		{"livenessProbe", Changes, Kept},
+		{"readinessProbe", Changes, Kept},
+		{"startStrategy", Changes, Kept},
+		{"terminationGracePeriodSeconds", Changes, Kept},
+		{"nodeSelector", Moves, Kept},
+		{"affinity", Moves, Kept},
+		{"tolerations", Moves, Kept},
+		{"topologySpreadConstraints", Moves, Kept},
+		{"schedulerName", Moves, Kept},
+		{"priorityClassName", Moves, Kept},
+		{"evictionStrategy", Moves, Kept},
 	}
 }
 
@@ -185,8 +206,15 @@ func otherKinds() []GuestKind {
 		{
 			GroupKind: kindOf("pool.kubevirt.io", "VirtualMachinePool"), Resource: "virtualmachinepools", Effect: Runs, Guard: TemplateApprovedOnly,
 			Fields: []GuestField{
-				{"replicas", Runs, Free}, {"paused", Nothing, Free}, {"selector", Changes, Kept}, {"virtualMachineTemplate", Changes, Kept}, {"nameGeneration", Changes, Kept},
-				{"maxUnavailable", Nothing, Kept}, {"scaleInStrategy", Changes, Kept}, {"updateStrategy", Changes, Kept}, {"autohealing", Changes, Kept},
+				{"replicas", Runs, Free},
+				{"paused", Nothing, Free},
+				{"selector", Changes, Kept},
+				{"virtualMachineTemplate", Changes, Kept},
+				{"nameGeneration", Changes, Kept},
+				{"maxUnavailable", Nothing, Kept},
+				{"scaleInStrategy", Changes, Kept},
+				{"updateStrategy", Changes, Kept},
+				{"autohealing", Changes, Kept},
 			},
 			Because: "its template describes virtual machines",
 		},

@@ -88,7 +88,7 @@ func kindsOfModule(t *testing.T, module string) []schema.GroupKind {
 	}
 	var kinds []schema.GroupKind
 	for _, file := range files {
-		folder := strings.SplitN(strings.TrimPrefix(file, root+"/"), "/", 2)[0]
+		folder, _, _ := strings.Cut(strings.TrimPrefix(file, root+"/"), "/")
 		for _, name := range kindsIn(t, file) {
 			// A part of a virtual machine that has metadata.
 			if name != "DataVolumeTemplateSpec" {

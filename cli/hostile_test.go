@@ -35,8 +35,22 @@ func TestHostileAPIServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			shown := 0
 			for _, args := range [][]string{
-				{"audit"}, {"audit", "-o", "yaml"}, {"audit", "-o", "json"}, {"explain", "vm/db"}, {"explain", "vm/db", "-o", "yaml"}, {"status"}, {"template", "list"}, {"template", "process", "fedora"},
-				{"images", "list"}, {"images", "status"}, {"image", "list"}, {"rollout", "status", "db"}, {"rollout", "diff", "db"}, {"policy", "exempt", "db"}, {"__complete", "explain", ""}, {"__complete", "template", "process", ""},
+				{"audit"},
+				{"audit", "-o", "yaml"},
+				{"audit", "-o", "json"},
+				{"explain", "vm/db"},
+				{"explain", "vm/db", "-o", "yaml"},
+				{"status"},
+				{"template", "list"},
+				{"template", "process", "fedora"},
+				{"images", "list"},
+				{"images", "status"},
+				{"image", "list"},
+				{"rollout", "status", "db"},
+				{"rollout", "diff", "db"},
+				{"policy", "exempt", "db"},
+				{"__complete", "explain", ""},
+				{"__complete", "template", "process", ""},
 			} {
 				got := clitest.Call(t, "", append(slices.Clone(args), "--kubeconfig", hostileServer(t, answer.code, answer.body))...)
 				for stream, text := range map[string]string{"output": got.Out, "errors": got.ErrOut} {
@@ -107,7 +121,7 @@ func TestRedirectedAPIServer(t *testing.T) {
 // TestHostileFiles holds that no command shows the content of a file that only a suite or a symbolic link names: their authors are not
 // the users who run the command.
 func TestHostileFiles(t *testing.T) {
-	const secret = "topsecret: [a b"
+	const private = "topsecret: [a b"
 	suite := "apiVersion: policy.virtward.io/v1alpha1\nkind: Suite\nmetadata: {name: t}\ntests:\n- name: a\n  policies: [FILE]\n  base: FILE\n  cases: [{name: a, expect: {verdict: allowed}}]\n"
 	for name, c := range map[string]struct {
 		// file is written below the directory repo; text begins with -> for a symbolic link.
@@ -141,8 +155,8 @@ func TestHostileFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			write("secret", secret)
-			write("repo/.ssh/key", secret)
+			write("secret", private)
+			write("repo/.ssh/key", private)
 			write("repo/"+c.file, c.text)
 			t.Chdir(filepath.Join(dir, "repo"))
 			got := clitest.Call(t, "", c.args...)

@@ -37,7 +37,7 @@ func TestSessionReservesUntilItsEnd(t *testing.T) {
 	}
 }
 
-// Many requests of one namespace that first read a small object and then larger ones do not wait for each other's memory for ever.
+// Many requests of one namespace that first read a small object and then larger ones do not wait for each other's memory.
 func TestReadsOfOneNamespaceDoNotBlockEachOther(t *testing.T) {
 	s := newReadShares()
 	var group sync.WaitGroup

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -52,7 +53,7 @@ func (p *printable) Write(text []byte) (int, error) {
 	defer p.mu.Unlock()
 	rest := text
 	if len(p.pending) > 0 {
-		rest = append(p.pending, text...)
+		rest = slices.Concat(p.pending, text)
 	}
 	p.pending = nil
 	var out bytes.Buffer

@@ -11,8 +11,8 @@ import (
 	"github.com/virtward/virtward/manifests"
 )
 
-// secretText is in files that no suite may read.
-const secretText = "topsecret: [a b"
+// private is in files that no suite may read.
+const private = "topsecret: [a b"
 
 // tree writes files below a temporary directory, which becomes the current one. A value that begins with -> is a symbolic link.
 func tree(t *testing.T, current string, files map[string]string) {
@@ -24,7 +24,7 @@ func tree(t *testing.T, current string, files map[string]string) {
 			t.Fatal(err)
 		}
 		target, link := strings.CutPrefix(text, "-> ")
-		err := error(nil)
+		var err error
 		if link {
 			err = os.Symlink(strings.ReplaceAll(target, "DIR", dir), file)
 		} else {
@@ -51,11 +51,11 @@ func TestDisk(t *testing.T) {
 		"above the current directory":           {"repo", "tests", map[string]string{"p.yaml": "a", "repo/tests/s.yaml": ""}, "tests/../../p.yaml", manifests.ErrOutside},
 		"in the repository around it":           {"repo/tests", ".", map[string]string{"repo/p.yaml": "a", "repo/.git/HEAD": "", "repo/tests/s.yaml": ""}, "../p.yaml", nil},
 		"in the repository of what is named":    {"here", "../repo/tests", map[string]string{"repo/p.yaml": "a", "repo/.git/HEAD": "", "repo/tests/s.yaml": "", "here/x": ""}, "../repo/p.yaml", nil},
-		"the configuration of git":              {"repo", "tests", map[string]string{"repo/.git/config": secretText, "repo/tests/s.yaml": ""}, "tests/../.git/config", manifests.ErrHidden},
-		"a link to the configuration of git":    {"repo", "tests", map[string]string{"repo/.git/config": secretText, "repo/tests/p.yaml": "-> ../.git/config"}, "tests/p.yaml", manifests.ErrHidden},
-		"a link in a chain":                     {"repo", "tests", map[string]string{"secret": secretText, "repo/a.yaml": "-> b.yaml", "repo/b.yaml": "-> ../secret", "repo/tests/s.yaml": ""}, "tests/../a.yaml", manifests.ErrOutside},
-		"an absolute link":                      {"repo", "tests", map[string]string{"secret": secretText, "repo/tests/p.yaml": "-> DIR/secret"}, "tests/p.yaml", manifests.ErrOutside},
-		"a link to a directory":                 {"repo", "tests", map[string]string{"home/p.yaml": secretText, "repo/tests/d": "-> ../../home"}, "tests/d/p.yaml", manifests.ErrOutside},
+		"the configuration of git":              {"repo", "tests", map[string]string{"repo/.git/config": private, "repo/tests/s.yaml": ""}, "tests/../.git/config", manifests.ErrHidden},
+		"a link to the configuration of git":    {"repo", "tests", map[string]string{"repo/.git/config": private, "repo/tests/p.yaml": "-> ../.git/config"}, "tests/p.yaml", manifests.ErrHidden},
+		"a link in a chain":                     {"repo", "tests", map[string]string{"secret": private, "repo/a.yaml": "-> b.yaml", "repo/b.yaml": "-> ../secret", "repo/tests/s.yaml": ""}, "tests/../a.yaml", manifests.ErrOutside},
+		"an absolute link":                      {"repo", "tests", map[string]string{"secret": private, "repo/tests/p.yaml": "-> DIR/secret"}, "tests/p.yaml", manifests.ErrOutside},
+		"a link to a directory":                 {"repo", "tests", map[string]string{"home/p.yaml": private, "repo/tests/d": "-> ../../home"}, "tests/d/p.yaml", manifests.ErrOutside},
 		"a link inside":                         {"repo", "tests", map[string]string{"repo/p.yaml": "a", "repo/tests/p.yaml": "-> ../p.yaml"}, "tests/p.yaml", nil},
 		"a volume of a ConfigMap":               {"repo", "tests", map[string]string{"repo/tests/..2026/p.yaml": "a", "repo/tests/..data": "-> ..2026", "repo/tests/p.yaml": "-> ..data/p.yaml"}, "tests/p.yaml", nil},
 		"a directory that begins with the same": {"repo", "tests", map[string]string{"repo2/p.yaml": "a", "repo/tests/s.yaml": ""}, "tests/../../repo2/p.yaml", manifests.ErrOutside},

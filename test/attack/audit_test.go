@@ -209,7 +209,9 @@ var _ = Describe("The audit", Serial, Ordered, timed, func() {
 			return mallory.Create(ctx, vm)
 		})
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(admin.DeleteAllOf(ctx, &kubevirtv1.VirtualMachine{}, client.InNamespace(attacked))).To(Succeed())
+			Eventually(func(ctx context.Context) error { // one request ends after a minute
+				return admin.DeleteAllOf(ctx, &kubevirtv1.VirtualMachine{}, client.InNamespace(attacked))
+			}).WithContext(ctx).WithTimeout(9 * time.Minute).Should(Succeed())
 		}, NodeTimeout(10*time.Minute))
 		for i := range 20 {
 			policy := object(fmt.Sprintf(`{apiVersion: policy.virtward.io/v1alpha1, kind: VirtualMachinePolicy, metadata: {name: attack-audit-%d}, spec: {enforcement: Audit, match: {kinds: [VirtualMachine]}, validations: [{expression: "lists.range(20000).all(i, '%%s %%d %%f'.format(['a', i, 1.5]) != '')", message: m}]}}`, i))

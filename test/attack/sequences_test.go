@@ -25,7 +25,7 @@ import (
 	"github.com/virtward/virtward/test/soak"
 )
 
-// What the policies of the sequences permit: everyone has at most so many cores, and mallory's VMs at most so much memory.
+// What the policies of the sequences permit: the VMs of every user have at most so many cores, and those of mallory at most so much memory.
 const (
 	coresCap  = `{enforcement: Deny, match: {kinds: [VirtualMachine, VirtualMachineInstance, VirtualMachinePool]}, validations: [{expression: "vm.spec.domain.cpu.cores <= 4u", message: four cores at most, fieldPath: spec.domain.cpu.cores}]}`
 	aliceOnly = `{enforcement: Deny, match: {kinds: [VirtualMachine, VirtualMachinePool]}, validations: [{expression: "requester == 'alice' || quantity(vm.spec.domain.memory.guest).compareTo(quantity('4Gi')) <= 0", message: only alice gets more than 4Gi, fieldPath: spec.domain.memory.guest}]}`

@@ -82,7 +82,7 @@ func (c *ControlPlane) runHook(ctx context.Context, namespace string) error {
 		err = c.RunJob(ctx, namespace, uninstallJob)
 	}
 	if ctx.Err() != nil { // there was no Job
-		return nil
+		return nil //nolint:nilerr // so it is no failure
 	}
 	if err != nil {
 		return err

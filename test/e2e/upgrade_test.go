@@ -66,7 +66,7 @@ func (b *balancer) pass(caller net.Conn) {
 	port := b.endpoints[b.next%len(b.endpoints)]
 	b.next++
 	b.mu.Unlock()
-	endpoint, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port)) //nolint:noctx // it ends with the connection
+	endpoint, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port))
 	if err != nil {
 		return
 	}

@@ -44,7 +44,7 @@ const drainTime = time.Second
 func (d *Drain) Run(ctx context.Context) error {
 	<-ctx.Done()
 	d.begun.Store(true)
-	time.Sleep(drainTime)
+	<-time.After(drainTime)
 	return nil
 }
 

@@ -456,7 +456,7 @@ func (a authority) issue(t *testing.T, name string, usage x509.ExtKeyUsage) tls.
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// TestDrain verifies that a client loses no request of a server that ends: it is told to connect again before.
+// TestDrain verifies that a client loses no request of a server that ends: an answer closes the connection before.
 func TestDrain(t *testing.T) {
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	if err != nil {
