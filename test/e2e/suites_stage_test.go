@@ -51,7 +51,7 @@ func prepareSenders(ctx context.Context) {
 	GinkgoHelper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "suites-senders"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"kubevirt.io", "pool.kubevirt.io", "template.kubevirt.io"}, Verbs: []string{"create", "patch", "delete"},
-		Resources: []string{"virtualmachines", "virtualmachineinstances", "virtualmachinepools", "virtualmachinetemplates"},
+		Resources: []string{"virtualmachines", "virtualmachineinstances", "virtualmachineinstancereplicasets", "virtualmachinepools", "virtualmachinetemplates"},
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
