@@ -73,6 +73,8 @@ type installation struct {
 	ctx          context.Context
 	controlPlane *controlplane.ControlPlane
 	client       client.Client
+	// held are objects with finalizers, from settle until the release is uninstalled.
+	held []*unstructured.Unstructured
 }
 
 func (i *installation) install(t *testing.T, values map[string]any) {
@@ -384,8 +386,29 @@ func (i *installation) eventually(t *testing.T, what string, do func() error) {
 	}
 }
 
-// settle writes a RuleSettings while no webhook is called.
-func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, ruleSettings("kept"))) }
+// left is a namespace with objects that have finalizers of Virtward.
+const left = "left"
+
+// settle writes a RuleSettings, and objects with finalizers, while no webhook is called.
+func (i *installation) settle(t *testing.T) {
+	must(t, i.client.Create(i.ctx, ruleSettings("kept")))
+	must(t, i.controlPlane.EnsureNamespace(i.ctx, left))
+	i.held = []*unstructured.Unstructured{
+		untyped("kupenstack.io/v1alpha1", "VirtualImage", "held"), untyped("kupenstack.io/v1alpha1", "VirtualImage", "deleted"),
+		untyped("template.kubevirt.io/v1beta1", "VirtualMachineTemplateRequest", "held"),
+	}
+	finalizers := map[string]string{"VirtualImage": "kupenstack.io/virtual-image", "VirtualMachineTemplateRequest": "template.kubevirt.io/SnapshotCleanup"}
+	for _, object := range i.held {
+		object.SetNamespace(left)
+		object.SetFinalizers([]string{"example.com/others", finalizers[object.GetKind()]})
+		object.Object["spec"] = map[string]any{"src": "https://example.com/a.qcow2", "format": "qcow2"}
+		if object.GetKind() != "VirtualImage" {
+			object.Object["spec"] = map[string]any{"virtualMachineRef": map[string]any{"namespace": left, "name": "web"}}
+		}
+		must(t, i.client.Create(i.ctx, object))
+	}
+	must(t, i.client.Delete(i.ctx, i.held[1]))
+}
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
@@ -398,30 +421,13 @@ func (i *installation) switchOn(t *testing.T) {
 func (i *installation) uninstall(t *testing.T) {
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "virtward-approval-keys"}}
 	must(t, i.client.Patch(i.ctx, keys, client.RawPatch(apitypes.MergePatchType, []byte(`{"stringData":{"key.1":"kept"}}`))))
-	const left = "left"
-	must(t, i.controlPlane.EnsureNamespace(i.ctx, left))
-	held := []*unstructured.Unstructured{
-		untyped("kupenstack.io/v1alpha1", "VirtualImage", "held"), untyped("kupenstack.io/v1alpha1", "VirtualImage", "deleted"),
-		untyped("template.kubevirt.io/v1beta1", "VirtualMachineTemplateRequest", "held"),
-	}
-	finalizers := map[string]string{"VirtualImage": "kupenstack.io/virtual-image", "VirtualMachineTemplateRequest": "template.kubevirt.io/SnapshotCleanup"}
-	for _, object := range held {
-		object.SetNamespace(left)
-		object.SetFinalizers([]string{"example.com/others", finalizers[object.GetKind()]})
-		object.Object["spec"] = map[string]any{"src": "https://example.com/a.qcow2", "format": "qcow2"}
-		if object.GetKind() != "VirtualImage" {
-			object.Object["spec"] = map[string]any{"virtualMachineRef": map[string]any{"namespace": left, "name": "web"}}
-		}
-		must(t, i.client.Create(i.ctx, object))
-	}
-	must(t, i.client.Delete(i.ctx, held[1]))
 	must(t, i.controlPlane.UninstallChart(i.ctx, controlplane.Chart{Release: release, Namespace: namespace}))
 	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "kept"}, ruleSettings("kept")))
 	i.keepsApprovalKeys(t)
 	if got := i.labelled(t); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
-	for _, object := range held {
+	for _, object := range i.held {
 		must(t, i.client.Get(i.ctx, client.ObjectKeyFromObject(object), object))
 		if got := object.GetFinalizers(); !slices.Equal(got, []string{"example.com/others"}) {
 			t.Errorf("%s %s has the finalizers %v", object.GetKind(), object.GetName(), got)
