@@ -127,8 +127,8 @@ func qualified(text string) bool {
 	return found && (first == localhost || strings.ContainsAny(first, ".:") || strings.ToLower(first) != first)
 }
 
-// locate sets the registry. docker.io stands for a host of another name, but only without a port: with one, it is the
-// host that it says.
+// locate sets the registry. Without a port, docker.io is another name of a host. With a port, it is the host of
+// that name.
 func (i *Image) locate(domain string) error {
 	host, port, err := splitHost(domain, 443)
 	if err != nil {

@@ -50,6 +50,18 @@ func CaptureGuards() []Guard {
 	}
 }
 
+// ImportGuards are those that VirtualMachineTemplateImports need.
+func ImportGuards() []Guard {
+	of := func(resource string) schema.GroupResource {
+		return schema.GroupResource{Group: "template.kubevirt.io", Resource: resource}
+	}
+	return []Guard{
+		{Name: TemplateImport, Resource: of("virtualmachinetemplateimports"), Creations: true},
+		{Name: TemplateImportLabels, Resource: of("virtualmachinetemplates"), Conditions: []string{"sets-the-label", "not-by-the-controller"}},
+		{Name: TemplateImportStatus, Resource: of("virtualmachinetemplateimports/status")},
+	}
+}
+
 // CatalogGuards are those that GoldenImageCatalogs need.
 func CatalogGuards() []Guard {
 	of := func(resource string) schema.GroupResource {

@@ -14,16 +14,16 @@ const Disabled = "virtward.io/disabled"
 // requester of a rollout, and the rollout would act for that user; a catalog of golden images, a template with variants or a
 // VirtualImage would act for users without its rights; a restore would be evaluated for another user; exceptions of users
 // without the verb would be active afterwards; and approved-only namespaces would have virtual machines that no approved template
-// describes, and captures of virtual machines that their authors cannot read.
+// describes, and captures of virtual machines that their authors cannot read; and a namespace could be exempt afterwards.
 func StayActive() []string {
 	return []string{
-		PolicyExceptions, Rollouts, RolloutStatus, CopyAuthors, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates, VirtualImages, VirtualImageStatus, VirtualImageCopies,
-		TemplateApprovedOnly, TemplateCapture, TemplateClusterKinds, TemplateNamespaces, TemplateProvenance, TemplateRequestLabels, TemplateStatus,
+		NodeLabels, PolicyExceptions, Rollouts, RolloutStatus, CopyAuthors, ExemptNamespaces, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates, VirtualImages, VirtualImageStatus, VirtualImageCopies,
+		TemplateApprovedOnly, TemplateCapture, TemplateClusterKinds, TemplateImport, TemplateImportLabels, TemplateImportObjects, TemplateImportPods, TemplateImportStatus, TemplateNamespaces, TemplateProvenance, TemplateRequestLabels, TemplateStatus,
 	}
 }
 
-// KeepDisabled is what is wanted of the match conditions of a policy, and the one that switches it off if those that
-// are there have it: what was switched off by hand is switched on by hand.
+// KeepDisabled returns the wanted match conditions of a policy, and also Disabled if the existing ones have it. So a policy
+// that a user switched off stays off until a user switches it on.
 func KeepDisabled(wanted, there []admissionregistrationv1.MatchCondition) []admissionregistrationv1.MatchCondition {
 	at := slices.IndexFunc(there, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == Disabled })
 	if at < 0 {

@@ -19,7 +19,7 @@ import (
 
 // The guard of the RuleSettings names the rules that it guards, and that of approved-only namespaces the kinds. The chart is a
 // package of its own, so it has a copy of the guards.
-//go:generate go run ./gen ../docs/template-approval.md
+//go:generate go run ./gen ../docs/template-approval.md ../docs/accounts.md
 //go:generate sh -c "cp *.yaml ../charts/virtward/guards/"
 
 //go:embed *.yaml
@@ -43,7 +43,9 @@ const (
 	Accounts                 = "virtward-accounts"
 	Rollouts                 = "virtward-rollouts"
 	RolloutStatus            = "virtward-rollout-status"
+	NodeLabels               = "virtward-node-labels"
 	CopyAuthors              = "virtward-copy-authors"
+	ExemptNamespaces         = "virtward-exempt-namespaces"
 	SnapshotContents         = "virtward-snapshot-contents"
 	GoldenImageCatalogs      = "virtward-golden-image-catalogs"
 	GoldenImageDeletes       = "virtward-golden-image-deletes"
@@ -53,6 +55,11 @@ const (
 	TemplateApprovedOnly     = "virtward-template-approved-only"
 	TemplateCapture          = "virtward-template-capture"
 	TemplateClusterKinds     = "virtward-template-cluster-kinds"
+	TemplateImport           = "virtward-template-import"
+	TemplateImportLabels     = "virtward-template-import-labels"
+	TemplateImportObjects    = "virtward-template-import-objects"
+	TemplateImportPods       = "virtward-template-import-pods"
+	TemplateImportStatus     = "virtward-template-import-status"
 	TemplateNamespaces       = "virtward-template-namespaces"
 	TemplateProvenance       = "virtward-template-provenance"
 	TemplateRequestLabels    = "virtward-template-request-labels"
@@ -61,6 +68,9 @@ const (
 	VirtualImageStatus       = "virtward-virtual-image-status"
 	VirtualImageCopies       = "virtward-virtual-image-copies"
 )
+
+// VerbExempt on a namespace allows to set and to remove the label that exempts it.
+const VerbExempt = "exempt"
 
 // The verbs of the guards of VM templates.
 const (
@@ -76,6 +86,9 @@ type Namespaces struct {
 	// Virtward is the namespace of the release, and KubeVirt that of the KubeVirt resource.
 	Virtward, KubeVirt string
 }
+
+// ImportImage is the image of the servers of imports in Objects.
+const ImportImage = "localhost/virtward/virtward-import-server:dev"
 
 // DefaultNamespaces are those that the documentation uses.
 var DefaultNamespaces = Namespaces{Virtward: "virtward-system", KubeVirt: "kubevirt"}
@@ -98,7 +111,7 @@ func objectsFor(namespaces Namespaces, templatesMode string) ([]*unstructured.Un
 	replace := strings.NewReplacer(
 		"VIRTWARD_NAMESPACE", namespaces.Virtward, "KUBEVIRT_NAMESPACE", namespaces.KubeVirt, "VIRTUAL_IMAGE_HOSTS", "", "VIRTUAL_IMAGE_NETWORKS", "",
 		"VIRTUAL_IMAGE_DEFAULT_CLASS", "cluster", "VIRTUAL_IMAGE_UPLOAD_CLASSES", "cluster",
-		"TEMPLATES_MODE", templatesMode,
+		"TEMPLATES_MODE", templatesMode, "TEMPLATE_IMPORT_IMAGE", ImportImage,
 	)
 	var objects []*unstructured.Unstructured
 	err := eachFile(manifests, "*.yaml", func(content []byte) error {

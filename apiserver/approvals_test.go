@@ -220,7 +220,7 @@ func approvedBy(t *testing.T, keys Keys) func(*v1beta1.VirtualMachineTemplate) {
 }
 
 func newUpkeep(cluster Cluster, keys Keys) *upkeep {
-	return &upkeep{storage: storage{Services: &Services{Cluster: cluster, Keys: keys, Clock: clock.RealClock{}, memory: newMemory(defaultInFlight)}}}
+	return &upkeep{storage: storage{Services: &Services{Cluster: cluster, Keys: keys, Clock: clock.RealClock{}, memory: newGates(defaultInFlight)}}}
 }
 
 // TestUpkeepCorrectsConditions holds that the conditions say which approvals count, also of templates that no user uses.

@@ -25,8 +25,9 @@ const maxClones = 100
 const defaultAccount = "default"
 
 // authorizeClones requires that the service account of the VirtualMachine may clone the sources of its volumes. CDI checks
-// that when the volumes are created: without the permission, the VirtualMachine would wait for its volumes.
-func (p *processing) authorizeClones(ctx context.Context, vm *kubevirtv1.VirtualMachine) error {
+// that when the volumes are created: without the permission, the VirtualMachine would wait for its volumes. A denial
+// names the template.
+func (p *processing) authorizeClones(ctx context.Context, templateName string, vm *kubevirtv1.VirtualMachine) error {
 	if len(vm.Spec.DataVolumeTemplates) == 0 {
 		return nil
 	}
@@ -50,7 +51,7 @@ func (p *processing) authorizeClones(ctx context.Context, vm *kubevirtv1.Virtual
 			return asReadAnswer(err, "check the permission to clone volume "+texts.Shorten(volume.Name, maxText))
 		case !answer.Allowed:
 			source := answer.Handler
-			return forbidden(vm.Name, texts.Shorten(fmt.Sprintf(
+			return forbidden(templateName, texts.Shorten(fmt.Sprintf(
 				"service account %s of namespace %s cannot clone %s %s of namespace %s for volume %s; create a RoleBinding in namespace %s that allows it to create resource %q in API group %q",
 				account, vm.Namespace, source.TokenResource.Resource, source.SourceName, source.SourceNamespace, volume.Name,
 				source.SourceNamespace, "datavolumes/"+cdiv1beta1.DataVolumeCloneSourceSubresource, cdiv1beta1.SchemeGroupVersion.Group), maxWarning))

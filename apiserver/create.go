@@ -46,7 +46,7 @@ func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachin
 		return err
 	}
 	vm := rendered.VirtualMachine
-	if err := p.authorizeClones(ctx, vm); err != nil {
+	if err := p.authorizeClones(ctx, template.Name, vm); err != nil {
 		return err
 	}
 	annotate(ctx, vm, template, drawn.digest, user)

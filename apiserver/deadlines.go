@@ -14,7 +14,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/limits/memory"
 )
 
 // The times of calls to the API server. So a request does not keep its place and its memory while the API server, or a
@@ -90,23 +90,23 @@ func (t timed) WriteApproval(ctx context.Context, template *v1beta1.VirtualMachi
 type fair struct {
 	authorizer.Authorizer
 
-	places *platform.Parts
+	places *memory.Parts
 }
 
 var errAuthorizing = errors.New("too many requests of the user are being authorized; try again")
 
-func (f *fair) enter(a authorizer.Attributes) (leave func(), ok bool) {
+func (f *fair) enter(ctx context.Context, a authorizer.Attributes) (leave func(), err error) {
 	name := ""
 	if u := a.GetUser(); u != nil {
 		name = u.GetName()
 	}
-	return f.places.TryTake(name, 1)
+	return f.places.Acquire(ctx, name, 1)
 }
 
 // Authorize implements authorizer.Authorizer.
 func (f *fair) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	leave, ok := f.enter(a)
-	if !ok {
+	leave, err := f.enter(ctx, a)
+	if err != nil {
 		return authorizer.DecisionNoOpinion, "", errAuthorizing
 	}
 	defer leave()
@@ -115,8 +115,8 @@ func (f *fair) Authorize(ctx context.Context, a authorizer.Attributes) (authoriz
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer.
 func (f *fair) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	leave, ok := f.enter(a)
-	if !ok {
+	leave, err := f.enter(ctx, a)
+	if err != nil {
 		return authorizer.ConditionsAwareDecisionFromParts(authorizer.DecisionNoOpinion, "", errAuthorizing)
 	}
 	defer leave()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	goruntime "runtime"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +16,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/limits/memory"
 )
 
 // The bounds of the memory of all requests in progress, in bytes. docs/memory.md adds them up.
@@ -54,24 +53,24 @@ const (
 	maxObjects        = 5500
 )
 
-// memory bounds the memory and the processor time of requests in progress. A request that gets none is answered with 429. All
+// gates bounds the memory and the processor time of requests in progress. A request that gets none is answered with 429. All
 // amounts are shared by namespaces, so that the requests of one do not block others.
-type memory struct {
+type gates struct {
 	// places are for requests that are authorized.
-	places                                   *platform.Parts
-	smallBodies, largeBodies                 *platform.Parts
-	reads, smallRenders, largeRenders, turns *platform.Shares
+	places                                   *memory.Parts
+	smallBodies, largeBodies                 *memory.Parts
+	reads, smallRenders, largeRenders, turns *memory.Shares
 	// bodies arrive, and requests wait for memory, within these times.
 	bodyTimeout, wait time.Duration
 }
 
-// newMemory returns the bounds of a server that processes a number of requests at the same time. Those that are not authorized
+// newGates returns the bounds of a server that processes a number of requests at the same time. Those that are not authorized
 // yet have a quarter of them.
-func newMemory(inFlight int) *memory {
-	return &memory{
-		places: platform.NewParts(int64(max(1, inFlight-inFlight/4))), smallBodies: platform.NewParts(MaxSmallBodies), largeBodies: platform.NewParts(MaxLargeBodies),
-		reads: platform.NewShares(maxReads), smallRenders: platform.NewShares(MaxSmallRenders), largeRenders: platform.NewShares(MaxLargeRenders),
-		turns: platform.NewShares(int64(max(2, goruntime.GOMAXPROCS(0)))), bodyTimeout: bodyTimeout, wait: memoryTimeout,
+func newGates(inFlight int) *gates {
+	return &gates{
+		places: memory.NewParts(int64(max(1, inFlight-inFlight/4))), smallBodies: memory.NewParts(MaxSmallBodies), largeBodies: memory.NewParts(MaxLargeBodies),
+		reads: memory.NewShares(maxReads), smallRenders: memory.NewShares(MaxSmallRenders), largeRenders: memory.NewShares(MaxLargeRenders),
+		turns: memory.NewShares(int64(max(2, goruntime.GOMAXPROCS(0)))), bodyTimeout: bodyTimeout, wait: memoryTimeout,
 	}
 }
 
@@ -91,21 +90,19 @@ func busy() error {
 	return apierrors.NewTooManyRequests("too many requests are in progress; try again", 1)
 }
 
-var errBusy = errors.New("no memory")
-
 // acquire waits for memory. Call release to give it back.
-func (m *memory) acquire(ctx context.Context, from *platform.Shares, weight int64) (release func(), err error) {
+func (m *gates) acquire(ctx context.Context, from memory.Gate, weight int64) (release func(), err error) {
 	holder := holderOf(ctx)
 	ctx, cancel := context.WithTimeout(ctx, m.wait)
 	defer cancel()
-	if release, err = from.Take(ctx, holder, weight); err != nil {
+	if release, err = from.Acquire(ctx, holder, weight); err != nil {
 		return nil, busy()
 	}
 	return release, nil
 }
 
 // compute calls a function that needs processor time, such as that of a render, when it is the request's turn.
-func (m *memory) compute(ctx context.Context, f func() error) error {
+func (m *gates) compute(ctx context.Context, f func() error) error {
 	release, err := m.acquire(ctx, m.turns, 1)
 	if err != nil {
 		return err
@@ -114,62 +111,39 @@ func (m *memory) compute(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// held is the memory that a request has until it is answered.
-type held struct {
-	mu       sync.Mutex
-	answered bool
-	releases []func()
-}
-
 type heldKey struct{}
 
-// hold keeps memory until the request of the context is answered.
+// hold keeps memory until the request of the context is answered. It is returned at once if there is no such request, or if
+// the answer was that it took too long.
 func hold(ctx context.Context, release func()) {
-	h, ok := ctx.Value(heldKey{}).(*held)
-	if !ok {
-		release()
+	if held, ok := ctx.Value(heldKey{}).(*memory.Held); ok {
+		held.Keep(release)
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.answered { // too late: the answer was that it took too long
-		release()
-		return
-	}
-	h.releases = append(h.releases, release)
-}
-
-// release gives the memory back.
-func (h *held) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.answered = true
-	for _, release := range h.releases {
-		release()
-	}
+	release()
 }
 
 // bodies reads the body of a request before the request is processed, so that a client that sends it slowly occupies no
 // other memory. Memory is reserved as the body arrives.
-func (m *memory) bodies(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
+func (m *gates) bodies(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.Body == nil || r.ContentLength > MaxRequestBody {
 			next.ServeHTTP(w, r) // a body that is too large is answered without being read
 			return
 		}
 		holder := holderOf(r.Context())
-		leave, ok := m.places.TryTake(holder, 1)
-		if !ok {
+		leave, err := m.places.Acquire(r.Context(), holder, 1)
+		if err != nil {
 			responsewriters.ErrorNegotiated(busy(), codecs, subresources.V1Beta1, w, r)
 			return
 		}
 		defer leave()
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Now().Add(m.bodyTimeout)) // without it, the timeout of the request applies
-		body, release, err := m.read(r.Body, holder)
+		body, release, err := m.read(r.Context(), r.Body, holder)
 		defer release()
 		if err != nil {
-			if errors.Is(err, errBusy) {
+			if errors.Is(err, memory.ErrBusy) {
 				err = busy()
 			} else {
 				err = apierrors.NewTimeoutError("the body did not arrive in time", 1)
@@ -179,39 +153,34 @@ func (m *memory) bodies(next http.Handler, codecs runtime.NegotiatedSerializer) 
 		}
 		_ = control.SetReadDeadline(time.Time{})
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		h := &held{}
-		defer h.release()
+		h := &memory.Held{}
+		defer h.Release()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), heldKey{}, h)))
 	})
 }
 
 // read reads a body up to one byte more than the largest one, which the server rejects.
-func (m *memory) read(from io.Reader, holder string) (body []byte, release func(), err error) {
-	var releases []func()
-	release = func() {
-		for _, each := range releases {
-			each()
+func (m *gates) read(ctx context.Context, from io.Reader, holder string) (body []byte, release func(), err error) {
+	held := &memory.Held{}
+	reserve := func(pool memory.Gate, bytes int) error {
+		release, err := pool.Acquire(ctx, holder, bodyCopies*int64(bytes))
+		if err == nil {
+			held.Keep(release)
 		}
-		releases = nil
-	}
-	reserve := func(pool *platform.Parts, bytes int) bool {
-		done, ok := pool.TryTake(holder, bodyCopies*int64(bytes))
-		if ok {
-			releases = append(releases, done)
-		}
-		return ok
+		return err
 	}
 	pool := m.smallBodies
 	limited := io.LimitReader(from, MaxRequestBody+1)
 	for {
 		if pool == m.smallBodies && len(body)+bodyChunk > smallBody {
-			release()
-			if pool = m.largeBodies; !reserve(pool, len(body)) {
-				return nil, release, errBusy
+			held.Release()
+			held, pool = &memory.Held{}, m.largeBodies
+			if err := reserve(pool, len(body)); err != nil {
+				return nil, held.Release, err
 			}
 		}
-		if !reserve(pool, bodyChunk) {
-			return nil, release, errBusy
+		if err := reserve(pool, bodyChunk); err != nil {
+			return nil, held.Release, err
 		}
 		start := len(body)
 		body = append(body, make([]byte, bodyChunk)...)
@@ -219,15 +188,15 @@ func (m *memory) read(from io.Reader, holder string) (body []byte, release func(
 		body = body[:start+n]
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return body, release, nil
+			return body, held.Release, nil
 		case err != nil:
-			return nil, release, err
+			return nil, held.Release, err
 		}
 	}
 }
 
 // template reads a template with memory for it, and reserves memory to render it. Call release when the answer is made.
-func (m *memory) template(ctx context.Context, read func() (*v1beta1.VirtualMachineTemplate, error), given map[string]string) (template *v1beta1.VirtualMachineTemplate, release func(), err error) {
+func (m *gates) template(ctx context.Context, read func() (*v1beta1.VirtualMachineTemplate, error), given map[string]string) (template *v1beta1.VirtualMachineTemplate, release func(), err error) {
 	done, err := m.acquire(ctx, m.reads, 1)
 	if err != nil {
 		return nil, nil, err
@@ -241,7 +210,7 @@ func (m *memory) template(ctx context.Context, read func() (*v1beta1.VirtualMach
 }
 
 // reserve reserves the memory to render a template. Call release when it is not needed any more.
-func (m *memory) reserve(ctx context.Context, spec *v1beta1.VirtualMachineTemplateSpec, given map[string]string) (release func(), err error) {
+func (m *gates) reserve(ctx context.Context, spec *v1beta1.VirtualMachineTemplateSpec, given map[string]string) (release func(), err error) {
 	weight, pool := renderMemory(spec, given), m.largeRenders
 	if weight <= smallRender {
 		pool = m.smallRenders

@@ -21,9 +21,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/randomness"
+	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/templates/approvals"
+	"github.com/virtward/virtward/templates/randomness"
 )
 
 // defaultCheckInterval is the time between two checks of all approvals.
@@ -146,6 +146,9 @@ func (o *Options) Run(ctx context.Context) error {
 	if err := Install(server, scheme, codecs, services); err != nil {
 		return err
 	}
+	if err := knowCallers(ctx, config.SecureServing, config.Authentication.RequestHeaderConfig, authoritiesTimeout); err != nil {
+		return err
+	}
 	go (&upkeep{storage: storage{Services: services}}).run(ctx, o.CheckInterval)
 	return server.PrepareRun().RunWithContext(ctx)
 }
@@ -164,7 +167,7 @@ func (o *Options) apply(config *genericapiserver.RecommendedConfig) error {
 	if err := o.Authorization.ApplyTo(&config.Authorization); err != nil {
 		return fmt.Errorf("authorization: %w", err)
 	}
-	config.Authorization.Authorizer = &fair{config.Authorization.Authorizer, platform.NewParts(int64(max(1, o.MaxInFlight/4)))}
+	config.Authorization.Authorizer = &fair{config.Authorization.Authorizer, memory.NewParts(int64(max(1, o.MaxInFlight/4)))}
 	if err := o.Audit.ApplyTo(&config.Config); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}

@@ -37,7 +37,7 @@ func NewConfig(codecs serializer.CodecFactory, scheme *runtime.Scheme, info *ver
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.MaxRequestBodyBytes = MaxRequestBody
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(newMemory(c.MaxMutatingRequestsInFlight).bodies(handler, codecs), c) // after authorization
+		return genericapiserver.DefaultBuildHandlerChain(newGates(c.MaxMutatingRequestsInFlight).bodies(handler, codecs), c) // after authorization
 	}
 	namer := openapi.NewDefinitionNamer(scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
@@ -55,7 +55,7 @@ func Install(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, 
 	group.NegotiatedSerializer = textOnly{codecs}
 	group.PrioritizedVersions = []schema.GroupVersion{subresources.V1Alpha1, subresources.V1Beta1}
 	if services.memory == nil {
-		services.memory = newMemory(defaultInFlight)
+		services.memory = newGates(defaultInFlight)
 	}
 	processed, reviews := producing{subresources.ProcessedVirtualMachineTemplate{}}, producing{subresources.TemplateReview{}}
 	for _, v := range group.PrioritizedVersions {

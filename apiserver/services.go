@@ -25,7 +25,7 @@ type Services struct {
 	// RequireApproval: VirtualMachines are created from approved templates only, in every namespace.
 	RequireApproval bool
 
-	memory *memory
+	memory *gates
 }
 
 // Cluster reads and writes the objects of the cluster. Nothing is cached: an approval, or the end of one, counts at once.

@@ -14,7 +14,7 @@ import (
 
 // seen are the values of Documents that were read so far.
 type seen struct {
-	object, oldObject, vm, provenance, platform, instancetype, preference, request, namespace, rollout, references ref.Val
+	object, oldObject, vm, provenance, platform, instancetype, preference, request, namespace, rollout, references, pod, domain ref.Val
 }
 
 // Activation is one evaluation of the expressions of a scope: what they read, converted when it is first read, and
@@ -25,6 +25,8 @@ type Activation struct {
 	budget    *Budget
 	params    ref.Val
 	variables variables
+	// paid are the previews that the budget paid for.
+	paid map[string]bool
 }
 
 var _ interpreter.Activation = (*Activation)(nil)
@@ -73,6 +75,10 @@ func (a *Activation) ResolveName(name string) (any, bool) { //nolint:cyclop // o
 		return a.once(&values.rollout, func() any { return d.Rollout.Complete() }), true
 	case varReferences:
 		return a.references(), true
+	case varPod:
+		return a.preview(varPod, &values.pod), true
+	case varDomain:
+		return a.preview(varDomain, &values.domain), true
 	case varRequest:
 		return a.request(), true
 	case varRequester:

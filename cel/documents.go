@@ -15,7 +15,7 @@ import (
 // other programs and policies that evaluate the same, so that Documents belong to one goroutine and do not change
 // after their first use. What is not kept is Params: each policy may set its own, or use a copy.
 type Documents struct {
-	// Kind of Object: VirtualMachine, VirtualMachineInstance, VirtualMachineTemplate, VirtualMachinePool …
+	// Kind of Object: one of Kinds.
 	Kind string
 	// Object and OldObject are pointers to typed objects, such as *v1.VirtualMachine; nil if there is none. A deletion has
 	// only OldObject.
@@ -53,6 +53,8 @@ type Documents struct {
 	// MoreReferences reads the objects that only policies which do not deny read, and returns them with those of
 	// References; nil if there are none, or if they were read. See ReadMore.
 	MoreReferences func() *References
+	// Previews compute the pod and the domain; nil if they are not known.
+	Previews *Previews
 	// Params are the parameters of the policy, as JSON decodes them; nil if there are none.
 	Params any
 	// Authorizer answers what Request.UserInfo may do. Without one an expression that asks is in error.

@@ -29,6 +29,8 @@ const (
 	varRequester    = "requester"
 	varRollout      = "rollout"
 	varReferences   = "references"
+	varPod          = "pod"
+	varDomain       = "domain"
 	varNamespace    = "namespaceObject"
 	varParams       = "params"
 	varVariables    = "variables"
@@ -41,7 +43,7 @@ const (
 func Names() []string {
 	names := []string{
 		varObject, varOldObject, varVM, varProvenance, varPlatform, varInstancetype, varPreference,
-		varRequest, varRequester, varRollout, varReferences, varNamespace, varParams, varVariables, varAuthorizer,
+		varRequest, varRequester, varRollout, varReferences, varPod, varDomain, varNamespace, varParams, varVariables, varAuthorizer,
 	}
 	slices.Sort(names)
 	return names
@@ -69,14 +71,25 @@ type Environment struct {
 func NewEnvironment() (*Environment, error) {
 	d := &declarer{named: map[string]*apicel.DeclType{}}
 	kinds := map[string]*apicel.DeclType{}
-	for _, kind := range []string{apikinds.VirtualMachine, apikinds.VirtualMachineInstance, apikinds.VirtualMachinePool, apikinds.VirtualMachineInstanceReplicaSet} {
+	machines := apikinds.Machines()
+	for i := range machines {
+		kind := machines[i].Kind
+		if machines[i].Parameters {
+			kinds[kind] = nil // known, and untyped: parameters have values of other types
+			continue
+		}
 		declared, err := d.embedded(kind)
 		if err != nil {
 			return nil, err
 		}
 		kinds[kind] = declared
 	}
-	kinds[apikinds.VirtualMachineTemplate] = nil // known, and untyped until its API exists
+
+	plugin, err := d.embedded(apikinds.Plugins.Kind)
+	if err != nil {
+		return nil, err
+	}
+	kinds[apikinds.Plugins.Kind] = plugin
 
 	variables, err := everywhere(d)
 	if err != nil {
@@ -122,7 +135,7 @@ type variable struct {
 // everywhere are the variables whose types are the same in every scope.
 func everywhere(d *declarer) ([]variable, error) {
 	embedded := map[string]*apicel.DeclType{}
-	for _, name := range []string{"ObjectMeta", "VirtualMachineInstanceSpec", "VirtualMachineInstancetypeSpec", "VirtualMachinePreferenceSpec"} {
+	for _, name := range []string{"ObjectMeta", "VirtualMachineInstanceSpec", "VirtualMachineInstancetypeSpec", "VirtualMachinePreferenceSpec", "PodSpec", "Domain"} {
 		declared, err := d.embedded(name)
 		if err != nil {
 			return nil, err
@@ -143,6 +156,8 @@ func everywhere(d *declarer) ([]variable, error) {
 		{varRequester, apicel.StringType},
 		{varRollout, objectType("Rollout", field("restart", words), field("migration", words), field("never", words), field("unknown", apicel.BoolType))},
 		{varReferences, referencesType(words)},
+		{varPod, objectType("LauncherPod", field("apiVersion", apicel.StringType), field("kind", apicel.StringType), field("metadata", meta), field("spec", embedded["PodSpec"]))},
+		{varDomain, embedded["Domain"]},
 		{varRequest, requestType(words)},
 	}, nil
 }

@@ -97,7 +97,7 @@ func TestScopeIssues(t *testing.T) {
 	}{
 		"an unknown kind": {
 			cel.ScopeOptions{Kinds: []string{apikinds.VirtualMachine, "Pod"}},
-			[]string{"kinds[1]: unknown kind \"Pod\": the known ones are VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachinePool, VirtualMachineTemplate"},
+			[]string{"kinds[1]: unknown kind \"Pod\": the known ones are Plugin, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachinePool, VirtualMachineTemplate"},
 		},
 		"variables": {
 			cel.ScopeOptions{Variables: []cel.Expression{

@@ -8,8 +8,8 @@ import (
 )
 
 // typed is a value as its schema wants it: 5 is an int where the schema says integer, and a double where it says
-// number, however it was read. YAML and JSON do not tell the two apart, so that a whole number without a schema
-// is an int. Values that do not fit do not change: callers validate parameters.
+// number, in any notation. YAML and JSON do not distinguish the two, so a whole number without a schema is an
+// int. Values that do not fit do not change: callers validate parameters.
 func typed(value any, schema *apiextensionsv1.JSONSchemaProps) any {
 	if schema == nil {
 		schema = &apiextensionsv1.JSONSchemaProps{}

@@ -71,7 +71,7 @@ type Budget struct {
 	memory uint64
 	// kept is what variables have taken, in bytes.
 	kept uint64
-	// whole is what this is a share of; nil if it stands for itself.
+	// whole is the Budget that this is a share of; nil if it is independent.
 	whole *Budget
 	// floor is what is left when the running expression has cost as much as it may.
 	floor uint64
@@ -90,7 +90,7 @@ func NewBudgetOf(units, bytes uint64) *Budget {
 }
 
 // Share is a budget of so many units, and of the memory of one policy, or of what is left if that is less. What is spent
-// of it is taken off this one too. A share of nothing stands for itself.
+// of it is also subtracted from this one. A share of a nil Budget is independent.
 func (b *Budget) Share(units uint64) *Budget {
 	if b == nil {
 		return NewBudgetOf(units, MemoryLimit)
@@ -105,7 +105,7 @@ func (b *Budget) Left() uint64 { return b.left }
 // Memory is what may still be taken, in bytes.
 func (b *Budget) Memory() uint64 { return b.memory }
 
-// Exhausted tells that there is nothing left of one or the other.
+// Exhausted reports whether no units or no memory are left.
 func (b *Budget) Exhausted() bool { return b.left == 0 || b.memory == 0 }
 
 // Spend takes units off, and reports whether there were as many.

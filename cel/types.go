@@ -24,9 +24,7 @@ var schemaFiles embed.FS
 
 // Kinds are the kinds that object may be, sorted.
 func Kinds() []string {
-	kinds := []string{
-		apikinds.VirtualMachine, apikinds.VirtualMachineInstance, apikinds.VirtualMachineTemplate, apikinds.VirtualMachinePool, apikinds.VirtualMachineInstanceReplicaSet,
-	}
+	kinds := append(apikinds.Names(apikinds.Machines()), apikinds.Plugins.Kind)
 	slices.Sort(kinds)
 	return kinds
 }

@@ -15,7 +15,7 @@ import (
 	apicel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/virtward/virtward/addresses"
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // CEL cannot be interrupted within a call, and Kubernetes charges a call when it has returned, some far less than they
@@ -394,7 +394,7 @@ func zoned(args []ref.Val, _ uint64) uint64 {
 
 // quantifying is reading a number, which takes the square of its digits, and grows with its exponent.
 func quantifying(args []ref.Val, most uint64) uint64 {
-	if text, ok := args[0].(types.String); ok && !decodelimits.Parsable(string(text)) {
+	if text, ok := args[0].(types.String); ok && !decode.Parsable(string(text)) {
 		return most + 1
 	}
 	const bytes, square = 4, 64

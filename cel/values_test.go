@@ -19,13 +19,13 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
-	"github.com/virtward/virtward/test/conformance"
+	"github.com/virtward/virtward/conformance"
 )
 
 // recorded are the objects of the recorded admission requests, typed.
 func recorded(tb testing.TB) []any {
 	tb.Helper()
-	file, err := os.Open("../test/conformance/testdata/admission.jsonl")
+	file, err := os.Open("../conformance/testdata/admission.jsonl")
 	if err != nil {
 		tb.Fatal(err)
 	}

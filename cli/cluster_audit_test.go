@@ -20,6 +20,7 @@ import (
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 // clusterResources are where the objects of testdata/shop.yaml are stored.
@@ -62,11 +63,7 @@ func kubeconfigOf(t *testing.T, config *rest.Config) string {
 
 // TestClusterAudit audits, and applies policies to, a real API server.
 func TestClusterAudit(t *testing.T) {
-	cluster, err := controlplane.Start(t.Context(), controlplane.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cluster.Stop() })
+	cluster := planes.Start(t, controlplane.Options{})
 	client, err := dynamic.NewForConfig(cluster.Config())
 	if err != nil {
 		t.Fatal(err)

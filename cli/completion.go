@@ -14,7 +14,8 @@ const pluginScript = `#!/bin/sh
 exec kubectl-virtward __complete "$@"
 `
 
-// addCompletion adds cobra's completion command, and to it the script for kubectl.
+// addCompletion adds cobra's completion command, and to it the script for kubectl. The arguments of a command are no files,
+// unless it completes them itself.
 func addCompletion(root *cobra.Command, program options.Program) {
 	root.InitDefaultCompletionCmd("completion")
 	completion, _, err := root.Find([]string{"completion"})
@@ -50,4 +51,15 @@ completion of kubectl (see kubectl completion --help), and put a program named k
 			return err
 		},
 	})
+	completeNoFiles(root)
+}
+
+// completeNoFiles keeps shells from offering files for arguments of a command and of those below it.
+func completeNoFiles(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	for _, below := range cmd.Commands() {
+		completeNoFiles(below)
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
+	"github.com/virtward/virtward/test/isolated"
 )
 
 // manyDocuments returns a number of VMIs, each with a disk of a claim and with a finding.
@@ -48,6 +48,9 @@ metadata: {name: c-%[1]d, namespace: ns-%[2]d}
 // Twice the documents are twice the work, in all outputs. Work is counted in allocations, because the time depends on
 // other processes.
 func TestWorkIsLinear(t *testing.T) {
+	if !isolated.Run(t) {
+		return
+	}
 	dir := t.TempDir()
 	file := func(count int) string {
 		name := filepath.Join(dir, fmt.Sprintf("%d.yaml", count))
@@ -57,11 +60,9 @@ func TestWorkIsLinear(t *testing.T) {
 		return name
 	}
 	work := func(args ...string) float64 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
+		before := isolated.Allocations()
 		cli.Run(t.Context(), "development", append([]string{"kubectl-virtward"}, args...), genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard})
-		runtime.ReadMemStats(&after)
-		return float64(after.Mallocs - before.Mallocs)
+		return float64(isolated.Allocations() - before)
 	}
 	small, large := file(150), file(300)
 	for _, args := range []string{"explain -o yaml -f", "explain -o json -f", "explain -o table -f", "explain -o sarif -f", "explain -o junit -f", "audit -o table -f", "audit -o sarif -f"} {

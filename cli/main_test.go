@@ -29,7 +29,7 @@ func TestDisplayName(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"explain", "--help"}, {"audit", "--help"}, {"policy", "apply", "--help"}, {"rules", "--help"}, {"conformance", "-h"}, {"completion", "--help"}, {"completion"}, {"completion", "kubectl", "--help"}, {"version", "--help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"explain", "--help"}, {"audit", "--help"}, {"policy", "apply", "--help"}, {"rules", "--help"}, {"status", "-h"}, {"completion", "--help"}, {"completion"}, {"completion", "kubectl", "--help"}, {"version", "--help"}} {
 		got := clitest.Call(t, "", args...)
 		if got.Code != clitest.ExitOK || got.ErrOut != "" || !strings.Contains(got.Out, "Usage:\n  kubectl virtward") {
 			t.Errorf("%v: code %d, errors %q, output:\n%s", args, got.Code, got.ErrOut, got.Out)
@@ -88,11 +88,11 @@ func TestCompletedWords(t *testing.T) {
 	}{
 		{[]string{"explain", "--hypervisor", ""}, "hyperv-direct\nkvm\nmshv\n:4\n"},
 		{[]string{"explain", "--arch", ""}, "amd64\narm64\ns390x\n:4\n"},
-		{[]string{"explain", "-o", ""}, "yaml\ntable\njson\njunit\nsarif\ngithub\n:4\n"},
+		{[]string{"explain", "-o", ""}, "yaml\ntable\njson\njunit\nsarif\ngithub\npod\n:4\n"},
 		{[]string{"audit", "-o", ""}, "table\nmarkdown\njson\nyaml\njunit\nsarif\ngithub\n:4\n"},
 		{[]string{"audit", "--hypervisor", ""}, "hyperv-direct\nkvm\nmshv\n:4\n"},
 		{[]string{"audit", "vm"}, ":4\n"},
-		{[]string{"rules", "--scope", ""}, "vm\nvm-update\nvmi\nvmi-update\ninstancetype\npreference\nset\nrulesettings\ndefaults\npolicy\ncopy\nrollout\ncatalog\n:4\n"},
+		{[]string{"rules", "--scope", ""}, "vm\nvm-update\nvmi\nvmi-update\ninstancetype\npreference\nset\nrulesettings\ndefaults\npolicy\nexception\ncopy\nrollout\ncatalog\nplugin\n:4\n"},
 		{[]string{"rules", "-o", ""}, "table\njson\nmarkdown\n:4\n"},
 		{[]string{"rules", "arm64-disk"}, "arm64-disk-bus\tDisks of arm64 are on a virtio or scsi bus\n:4\n"},
 		{[]string{"rules", "arm64-disk-bus", ""}, ":4\n"},
@@ -125,7 +125,7 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"explain", "-f", "a.yaml", "vm/a"}, "name virtual machines or files, not both: see kubectl virtward explain --help"},
 		{[]string{"explain", "-f", "a.yaml", "--hypervisor", "xen"}, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
 		{[]string{"explain", "-f", "a.yaml", "--arch", "riscv64"}, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
-		{[]string{"explain", "-f", "a.yaml", "-o", "wide"}, `unknown output "wide": the known ones are yaml, table, json, junit, sarif, github`},
+		{[]string{"explain", "-f", "a.yaml", "-o", "wide"}, `unknown output "wide": the known ones are yaml, table, json, junit, sarif, github, pod`},
 		{[]string{"explain", "-f", "a.yaml", "--rollout-strategy", "Later"}, `unknown rollout strategy "Later": the known ones are LiveUpdate, Stage`},
 		{[]string{"explain", "pod/a"}, `unknown type "pod": the known ones are vm, vmi, vmirs, vmpool, vmt, and instancetypes and preferences by their full names: see kubectl virtward explain --help`},
 		{[]string{"explain", "vm"}, "add the name of the virtual machine: vm/NAME, or labels with -l: see kubectl virtward explain --help"},
@@ -143,13 +143,9 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"rules", "arm64-disk-bus", "--arch", "arm64"}, "--hypervisor, --arch and --scope cannot be used with one rule: see kubectl virtward rules --help"},
 		{[]string{"rules", "arm64-disc-bus"}, `there is no rule "arm64-disc-bus": did you mean "arm64-disk-bus"?: see kubectl virtward rules`},
 		{[]string{"rules", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, markdown`},
-		{[]string{"rules", "--scope", "pod"}, `unknown scope "pod": the known ones are vm, vm-update, vmi, vmi-update, instancetype, preference, set, rulesettings, defaults, policy, copy, rollout, catalog`},
+		{[]string{"rules", "--scope", "pod"}, `unknown scope "pod": the known ones are vm, vm-update, vmi, vmi-update, instancetype, preference, set, rulesettings, defaults, policy, exception, copy, rollout, catalog, plugin`},
 		{[]string{"rules", "--arch", "riscv64"}, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
 		{[]string{"rules", "--hypervisor", "xen"}, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
-		{[]string{"conformance"}, "add a file with cases: see kubectl virtward conformance --help"},
-		{[]string{"conformance", "a.jsonl", "--min", "98"}, "--min 98: must be between 0 and 1"},
-		{[]string{"conformance", "a.jsonl", "--min", "NaN"}, "--min NaN: must be between 0 and 1"},
-		{[]string{"conformance", "a.jsonl", "--min", "most"}, `invalid argument "most" for "--min" flag: strconv.ParseFloat: parsing "most": invalid syntax: see kubectl virtward conformance --help`},
 		{[]string{"completion", "csh"}, `unknown shell "csh": see kubectl virtward completion --help`},
 		{[]string{"version", "now"}, `kubectl virtward version takes no arguments, but got "now": see kubectl virtward version --help`},
 	} {

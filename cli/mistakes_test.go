@@ -51,9 +51,9 @@ func TestMistakes(t *testing.T) {
 		{"a long flag with one dash", "", "explain -filename " + vm, usage, "name virtual machines or files, not both"},
 		{"a flag of another name", "", "explain --file " + vm, usage, "unknown flag: --file: see kubectl virtward explain --help"},
 		{"a flag without a value", "", "explain -f", usage, "flag needs an argument: 'f' in -f: see kubectl virtward explain --help"},
-		{"a misspelt output", "", "explain -f " + vm + " -o yml", usage, `unknown output "yml": the known ones are yaml, table, json, junit, sarif, github`},
+		{"a misspelt output", "", "explain -f " + vm + " -o yml", usage, `unknown output "yml": the known ones are yaml, table, json, junit, sarif, github, pod`},
 		{"a misspelt command", "", "explian", usage, `unknown command "explian": did you mean "explain"?: see kubectl virtward --help`},
-		{"a command without its group", "", "lint policies", usage, `unknown command "lint": did you mean "policy lint"?: see kubectl virtward --help`},
+		{"a command without its group", "", "lint policies", usage, `unknown command "lint": did you mean "plugin lint" or "policy lint"?: see kubectl virtward --help`},
 		{"a misspelt subcommand", "", "policy aply", usage, `unknown command "aply": did you mean "apply"?: see kubectl virtward policy --help`},
 		{"a command of kubectl", "", "get", usage, `unknown command "get": `},
 		{"a name without a type", "", "explain db", usage, `"db": add a type, such as vm/db, or use -f db for a file`},
@@ -62,10 +62,12 @@ func TestMistakes(t *testing.T) {
 		{"a misspelt rule", "", "rules arm64-disc-bus", usage, `did you mean "arm64-disk-bus"?`},
 		{"a misspelt kind", strings.Replace(clitest.VM, "kind: VirtualMachine", "kind: VirtualMachin", 1), "explain -f -", failed, "kind: VirtualMachin is not a kind of kubevirt.io/v1: did you mean VirtualMachine?"},
 		{"a kind in lower case", strings.Replace(clitest.VM, "kind: VirtualMachine", "kind: virtualmachine", 1), "explain -f -", failed, "did you mean VirtualMachine?"},
-		{"a misspelt group", strings.Replace(clitest.VM, "kubevirt.io/v1", "kubevirt/v1", 1), "explain -f -", failed, "apiVersion: kubevirt/v1 has no VirtualMachine: use kubevirt.io/v1"},
-		{"the version of pods", strings.Replace(clitest.VM, "kubevirt.io/v1", "v1", 1), "explain -f -", failed, "apiVersion: v1 has no VirtualMachine: use kubevirt.io/v1"},
-		{"another version", strings.Replace(clitest.VM, "kubevirt.io/v1", "kubevirt.io/v2", 1), "explain -f -", failed, "is not a version that KubeVirt serves VirtualMachine in: use kubevirt.io/v1"},
+		{"a misspelt group", strings.Replace(clitest.VM, "kubevirt.io/v1", "kubevirt/v1", 1), "explain -f -", failed, `apiVersion: no matches for kind "VirtualMachine" in version "kubevirt/v1": use kubevirt.io/v1`},
+		{"the version of pods", strings.Replace(clitest.VM, "kubevirt.io/v1", "v1", 1), "explain -f -", failed, `apiVersion: no matches for kind "VirtualMachine" in version "v1": use kubevirt.io/v1`},
+		{"another version", strings.Replace(clitest.VM, "kubevirt.io/v1", "kubevirt.io/v2", 1), "explain -f -", failed, `apiVersion: no matches for kind "VirtualMachine" in version "kubevirt.io/v2": use kubevirt.io/v1`},
 		{"no kind", noKind, "explain -f -", failed, "must have apiVersion and kind"},
+		{"a field that is there twice", strings.Replace(clitest.VM, "spec:\n", "spec:\n  runStrategy: Manual\n", 1), "explain -f -", clitest.ExitOK, "warning: spec.runStrategy: Duplicate value: is set in line 5 and again in line 6: kubectl uses the last value silently, and Kustomize rejects the file [virtward/schema]"},
+		{"a field of a policy that is there twice", "", "policy lint " + write("twice.yaml", clitest.MemoryPolicy("Deny", "enforcement: Warn, ")), failed, ": spec.enforcement is already set in line "},
 		{"a tab", strings.Replace(clitest.VM, "  runStrategy", "\trunStrategy", 1), "explain -f -", failed, "line 5: found character that cannot start any token"},
 		{"the template of a chart", "{{ if .Values.vm }}\n" + clitest.VM + "{{ end }}\n", "explain -f -", failed, "standard input: document 1: is a template with {{: render it first, such as with helm template"},
 		{"no text", "", "explain -f -", clitest.ExitOK, "note: standard input: no virtual machine to explain"},
@@ -97,5 +99,46 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("%d lines of errors in %q", lines, got.ErrOut)
 			}
 		})
+	}
+}
+
+// TestPublicMistakes makes the mistakes that the page on conformance lists, each with its finding.
+func TestPublicMistakes(t *testing.T) {
+	page, err := os.ReadFile("../docs/conformance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(field, with string) string { return strings.Replace(clitest.VM, field, with, 1) }
+	for mistake, c := range map[string]struct{ manifest, want, without string }{
+		"`disk` without a value, and `bus` beside it": {
+			in("devices: {}", "devices: {disks: [{name: root, disk: , bus: virtio}]}"),
+			"spec.template.spec.domain.devices.disks[0].bus: Forbidden: is not a field of VirtualMachine: did you mean spec.template.spec.domain.devices.disks[0].disk.bus?", "cdrom",
+		},
+		"`version: v1` beside `apiVersion`": {in("spec:", "version: v1\nspec:"), "version: Forbidden: is not a field of VirtualMachine [virtward/unknown-field]", "did you mean"},
+		"a field twice": {
+			in("memory: {guest: 1Gi}", "memory: {guest: 1Gi}\n        memory: {guest: 2Gi}"),
+			"warning: spec.template.spec.domain.memory: Duplicate value: is set in line 10 and again in line 11: kubectl uses the last value silently", "unreadable",
+		},
+		"a label that is `true`":              {in("namespace: shop}", "namespace: shop, labels: {x: true}}"), "metadata.labels.x: is true or false where a text is expected", ""},
+		"neither `runStrategy` nor `running`": {in("  runStrategy: Always\n", ""), "spec.runStrategy: not set: a VM must have a run strategy", "spec.running: "},
+		"an interface with masquerade, and no network of its name": {
+			in("devices: {}", "devices: {interfaces: [{name: lan, masquerade: {}}]}"), `interfaces[0].name: Invalid value: "lan": no network has this name`, "works with the pod network only",
+		},
+		"Secure Boot on arm64": {
+			in("domain:\n", "architecture: arm64\n      domain:\n        firmware: {bootloader: {efi: {secureBoot: true}}}\n"), "spec.template.spec.domain: Invalid value: arm64 has no Secure Boot: ", "",
+		},
+		"`preferredCPUTopology: Cores`": {
+			"apiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachinePreference\nmetadata: {name: a}\nspec: {cpu: {preferredCPUTopology: Cores}}\n",
+			`supported values: "sockets", "cores", "threads", "spread", "any"`, "",
+		},
+		"a probe without a handler": {in("      domain:\n", "      readinessProbe: {}\n      domain:\n"), "spec.template.spec.readinessProbe: Required value: the probe has no handler", "filled by"},
+	} {
+		got := clitest.Call(t, c.manifest, "explain", "-f", "-")
+		if said := got.Out + got.ErrOut; !strings.Contains(said, c.want) || c.without != "" && strings.Contains(said, c.without) {
+			t.Errorf("%s: want %q and not %q in\n%s", mistake, c.want, c.without, said)
+		}
+		if !strings.Contains(string(page), "\n| "+mistake+" | ") {
+			t.Errorf("%s: the page does not list it", mistake)
+		}
 	}
 }

@@ -14,9 +14,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/api/image/v1alpha1"
-	"github.com/virtward/virtward/boundedwatch"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/goldenimages"
+	"github.com/virtward/virtward/limits/watch"
 )
 
 // MaxClaims bounds the memory of the names that all GoldenImageCatalogs use, in bytes: of at least 20,000 images. Names beyond it are
@@ -28,7 +29,7 @@ const MaxClaims = 4 << 20
 type Catalogs struct {
 	informer cache.SharedIndexInformer
 	absent   atomic.Bool
-	budget   *boundedwatch.Budget
+	budget   *watch.Budget
 	common   []v1alpha1.DataImportCronTemplate
 	// nodes are the architectures of the nodes, by the statuses of all catalogs.
 	nodes atomic.Pointer[[]string]
@@ -38,22 +39,22 @@ type Catalogs struct {
 type claimed struct {
 	metav1.ObjectMeta
 
-	claims images.Claims
+	claims goldenimages.Claims
 	// nodes are the architectures of nodes.
 	nodes []string
 	cost  int64
 }
 
-// Cost implements boundedwatch.Sized.
+// Cost implements watch.Sized.
 func (c *claimed) Cost() int64 { return c.cost }
 
 // NewCatalogs prepares a watch. Catalogs with the common images also use their names.
 func NewCatalogs(client dynamic.Interface, common []v1alpha1.DataImportCronTemplate) (*Catalogs, error) {
 	resource := client.Resource(v1alpha1.GroupVersion.WithResource("goldenimagecatalogs"))
 	c := &Catalogs{
-		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, resource, nil), &unstructured.Unstructured{}, 0, cache.Indexers{}),
+		informer: cache.NewSharedIndexInformer(watch.ListWatch(client, resource, nil), &unstructured.Unstructured{}, 0, cache.Indexers{}),
 		common:   common,
-		budget:   boundedwatch.NewBudget(MaxClaims),
+		budget:   watch.NewBudget(MaxClaims),
 	}
 	_, err := c.informer.AddEventHandler(c.budget.Handler())
 	_, failed := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -86,7 +87,7 @@ func (c *Catalogs) keep(object any) (any, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, catalog); err != nil {
 		return kept, nil //nolint:nilerr // such a catalog has no images
 	}
-	claims := images.ClaimsOf(catalog, c.common)
+	claims := goldenimages.ClaimsOf(catalog, c.common)
 	if cost := kept.cost + claims.Size(); c.budget.Take(kept.Name, cost) {
 		kept.claims, kept.cost = claims, cost
 	}
@@ -104,7 +105,7 @@ func nodesOf(catalog *unstructured.Unstructured) []string {
 		}
 		architecture, _, _ := unstructured.NestedString(counted, "architecture")
 		count, _, _ := unstructured.NestedInt64(counted, "nodes")
-		if count > 0 && slices.Contains(images.Architectures, architecture) && !slices.Contains(nodes, architecture) {
+		if count > 0 && architectures.Known(architecture) && !slices.Contains(nodes, architecture) {
 			nodes = append(nodes, architecture)
 		}
 	}
@@ -148,8 +149,8 @@ func (c *Catalogs) Ready() error {
 }
 
 // Claims returns the names that catalogs use.
-func (c *Catalogs) Claims() []images.Claims {
-	var all []images.Claims
+func (c *Catalogs) Claims() []goldenimages.Claims {
+	var all []goldenimages.Claims
 	for _, object := range c.informer.GetStore().List() {
 		if kept, isKept := object.(*claimed); isKept && len(kept.claims.Names) > 0 {
 			all = append(all, kept.claims)

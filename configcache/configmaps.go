@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/virtward/virtward/boundedwatch"
+	"github.com/virtward/virtward/limits/watch"
 )
 
 // configMapResource is the resource that may hold parameters of policies.
@@ -82,7 +82,7 @@ func newConfigMaps(client dynamic.Interface, namespaces []string, changed func()
 		informers:  map[string]cache.SharedIndexInformer{}, changed: changed, rejected: map[string]error{}, read: map[types.NamespacedName]configMapRead{},
 	}
 	for _, namespace := range c.namespaces {
-		informer := cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(configMapResource).Namespace(namespace), onlyName), &unstructured.Unstructured{}, 0, cache.Indexers{})
+		informer := cache.NewSharedIndexInformer(watch.ListWatch(client, client.Resource(configMapResource).Namespace(namespace), onlyName), &unstructured.Unstructured{}, 0, cache.Indexers{})
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    c.notice,
 			UpdateFunc: func(_, obj any) { c.notice(obj) },

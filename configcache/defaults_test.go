@@ -15,15 +15,12 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 // TestWithAPIServer shares one control plane, which takes longer to start than the tests take.
 func TestWithAPIServer(t *testing.T) {
-	cluster, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cluster.Stop() })
+	cluster := planes.Start(t, controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
 	t.Run("Settings", func(t *testing.T) { testSettings(t, cluster) })
 	t.Run("Defaults", func(t *testing.T) { testDefaults(t, cluster) })
 	t.Run("Policies", func(t *testing.T) { testPolicies(t, cluster) })

@@ -21,7 +21,7 @@ import (
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/boundedwatch"
+	"github.com/virtward/virtward/limits/watch"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -33,7 +33,7 @@ const MaxExceptions = 2 << 20
 type Exceptions struct {
 	exceptions, policy, binding watchedKind
 
-	budget *boundedwatch.Budget
+	budget *watch.Budget
 	// maxDuration bounds the time until an exception ends; 0 for no bound.
 	maxDuration time.Duration
 	active      atomic.Pointer[policies.Exceptions]
@@ -58,14 +58,14 @@ type keptException struct {
 	cost   int64
 }
 
-// Cost implements boundedwatch.Sized.
+// Cost implements watch.Sized.
 func (k *keptException) Cost() int64 { return k.cost }
 
 // NewExceptions prepares the watches. onChange, if not nil, is called after each change.
 func NewExceptions(client dynamic.Interface, maxDuration time.Duration, onChange func()) (*Exceptions, error) {
-	x := &Exceptions{budget: boundedwatch.NewBudget(MaxExceptions), maxDuration: maxDuration, changed: make(chan struct{}, 1), onChange: onChange}
+	x := &Exceptions{budget: watch.NewBudget(MaxExceptions), maxDuration: maxDuration, changed: make(chan struct{}, 1), onChange: onChange}
 	resource := client.Resource(apikinds.PolicyExceptions.GroupVersionResource())
-	informer := cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, resource, withoutStatus), &unstructured.Unstructured{}, 0, cache.Indexers{})
+	informer := cache.NewSharedIndexInformer(watch.ListWatch(client, resource, withoutStatus), &unstructured.Unstructured{}, 0, cache.Indexers{})
 	_, err := informer.AddEventHandler(x.budget.Handler())
 	if err = errors.Join(err, informer.SetTransform(x.keep), x.watch(&x.exceptions, informer)); err != nil {
 		return nil, fmt.Errorf("watching %s: %w", apikinds.VirtualMachinePolicyException, err)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/virtward/virtward/boundedwatch"
+	"github.com/virtward/virtward/limits/watch"
 )
 
 // namespaces is the resource whose labels select where settings, defaults and policies hold.
@@ -27,7 +27,7 @@ const MaxNamespaces = 24 << 20
 type Namespaces struct {
 	client   metadata.Interface
 	informer cache.SharedIndexInformer
-	budget   *boundedwatch.Budget
+	budget   *watch.Budget
 }
 
 // keptNamespace is what the watch keeps of a namespace.
@@ -38,7 +38,7 @@ type keptNamespace struct {
 	cost                      int64
 }
 
-// Cost implements boundedwatch.Sized.
+// Cost implements watch.Sized.
 func (k *keptNamespace) Cost() int64 { return k.cost }
 
 // NewNamespaces prepares the watch.
@@ -49,8 +49,8 @@ func NewNamespaces(client metadata.Interface) (*Namespaces, error) {
 func newNamespaces(client metadata.Interface, limit int64) (*Namespaces, error) {
 	n := &Namespaces{
 		client:   client,
-		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(namespaces), withoutManagers), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{}),
-		budget:   boundedwatch.NewBudget(limit),
+		informer: cache.NewSharedIndexInformer(watch.ListWatch(client, client.Resource(namespaces), withoutManagers), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{}),
+		budget:   watch.NewBudget(limit),
 	}
 	_, err := n.informer.AddEventHandler(n.budget.Handler())
 	if err := errors.Join(err, n.informer.SetTransform(n.keep)); err != nil {

@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/boundedwatch"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
+	"github.com/virtward/virtward/limits/watch"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policycounts"
 )
@@ -53,7 +53,7 @@ type Policies struct {
 	client     dynamic.Interface
 	parameters *configMaps
 	// memory bounds the stored policies that do not deny.
-	memory *boundedwatch.Budget
+	memory *watch.Budget
 	// known are the policies as they were compiled last, by name.
 	known map[string]memo
 	// last is what they made together.
@@ -109,7 +109,7 @@ type memo struct {
 // NewPolicies prepares a watcher. onChange, if not nil, is called with each change of what is active, the first
 // included, and with each error.
 func NewPolicies(client dynamic.Interface, options PoliciesOptions, onChange func(Change)) (*Policies, error) {
-	p := &Policies{options: options, client: client, memory: boundedwatch.NewBudget(MaxPolicies)}
+	p := &Policies{options: options, client: client, memory: watch.NewBudget(MaxPolicies)}
 	var err error
 	if p.parameters, err = newConfigMaps(client, options.ParamsNamespaces, func() { p.recompile() }); err != nil {
 		return nil, err

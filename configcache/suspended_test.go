@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/virtward/virtward/boundedwatch"
+	"github.com/virtward/virtward/limits/watch"
 	"github.com/virtward/virtward/test/await"
 )
 
@@ -97,7 +97,7 @@ func TestSuspensionIsWatched(t *testing.T) {
 
 // A policy that was deleted and created again begins to count again, although its spec and its generation are the same.
 func TestAnotherPolicyOfTheSameNameIsCountedByItself(t *testing.T) {
-	p := &Policies{options: policiesOptions(t), memory: boundedwatch.NewBudget(MaxPolicies)}
+	p := &Policies{options: policiesOptions(t), memory: watch.NewBudget(MaxPolicies)}
 	p.options.Count = true
 	p.parameters = &configMaps{}
 	read := func(uid types.UID, generation int64) policyRead {

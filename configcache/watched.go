@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/virtward/virtward/boundedwatch"
+	"github.com/virtward/virtward/limits/watch"
 )
 
 // Change is what a watcher of one of Virtward's kinds reports.
@@ -43,7 +43,7 @@ type compiler[Object, Compiled any] struct {
 	strip func(Object) Object
 	// memory bounds the objects; nil for no bound. strip takes memory, and removes what does not fit. cost returns the bytes of
 	// what strip leaves.
-	memory *boundedwatch.Budget
+	memory *watch.Budget
 	cost   func(Object) int64
 	// unread returns an error while objects that they refer to have not been read; nil if they refer to none.
 	unread func() error
@@ -80,7 +80,7 @@ type entry[Object any] struct {
 	bytes  int64
 }
 
-// Cost implements boundedwatch.Sized.
+// Cost implements watch.Sized.
 func (e *entry[Object]) Cost() int64 { return e.bytes }
 
 // active is what was compiled and what it was made from.
@@ -103,7 +103,7 @@ func newWatched[Object, Compiled any](client dynamic.Interface, c compiler[Objec
 	w := &watched[Object, Compiled]{
 		compiler: c,
 		changed:  make(chan struct{}, 1),
-		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(c.resource), nil), &unstructured.Unstructured{}, 0, cache.Indexers{}),
+		informer: cache.NewSharedIndexInformer(watch.ListWatch(client, client.Resource(c.resource), nil), &unstructured.Unstructured{}, 0, cache.Indexers{}),
 	}
 	if onChange != nil {
 		w.onChange = append(w.onChange, onChange)

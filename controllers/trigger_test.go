@@ -19,6 +19,13 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/controllers"
+	"github.com/virtward/virtward/controllers/events"
+	"github.com/virtward/virtward/controllers/statuses"
+)
+
+type (
+	policy = policyv1alpha1.VirtualMachinePolicy
+	status = policyv1alpha1.VirtualMachinePolicyStatus
 )
 
 // Reconciler keeps a ConfigMap for each policy.
@@ -27,6 +34,8 @@ type Reconciler struct {
 
 	Policies func() []configcache.Compiled
 	trigger  *controllers.Trigger
+	memory   *statuses.Memory[*policy, status]
+	report   *statuses.Report[*policy, status]
 }
 
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -38,34 +47,40 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	policy := configcache.Named(r.Policies(), request.Name)
-	if policy == nil {
-		return reconcile.Result{}, nil
+	object := &policy{}
+	if err := r.Get(ctx, request.NamespacedName, object); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	there, err := r.observe(ctx, policy)
+	there, err := r.observe(ctx, object)
 	if err != nil {
-		return reconcile.Result{}, err
+		return reconcile.Result{}, errors.Join(err, r.reports(ctx, object, nil, err))
 	}
-	steps, outcome := plan(policy, there)
+	steps, next := plan(object, there)
+	if _, err := r.memory.Write(ctx, object, next, transition); err != nil {
+		return statuses.Requeue(time.Second, reconcile.Result{}, err)
+	}
 	err = r.apply(ctx, steps)
-	return reconcile.Result{RequeueAfter: time.Hour}, errors.Join(err, r.status(ctx, policy, outcome, err))
+	return reconcile.Result{RequeueAfter: time.Hour}, errors.Join(err, r.reports(ctx, object, steps, err))
+}
+
+func (r *Reconciler) reports(ctx context.Context, object *policy, steps []client.Object, failed error) error {
+	_, err := r.report.Write(ctx, object, outcome(object, steps, failed), transition)
+	return err
 }
 
 func (r *Reconciler) keys() []reconcile.Request { return controllers.Keys(r.Policies(), nil) }
 
 func policyOf(context.Context, client.Object) []reconcile.Request { return nil }
 
-func (r *Reconciler) observe(context.Context, *configcache.Compiled) (*corev1.ConfigMap, error) {
-	return nil, nil
-}
+func (r *Reconciler) observe(context.Context, *policy) (*corev1.ConfigMap, error) { return nil, nil }
 
-func plan(*configcache.Compiled, *corev1.ConfigMap) (steps []client.Object, outcome string) {
-	return nil, ""
-}
+func plan(*policy, *corev1.ConfigMap) (steps []client.Object, next *status) { return nil, nil }
+
+func outcome(*policy, []client.Object, error) *status { return nil }
+
+func transition(*status, *status) []events.Event { return nil }
 
 func (r *Reconciler) apply(context.Context, []client.Object) error { return nil }
-
-func (r *Reconciler) status(context.Context, *configcache.Compiled, string, error) error { return nil }
 
 // A reconciler in the shape that all controllers have: see the documentation of the package.
 func ExampleTrigger() {

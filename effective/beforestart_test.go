@@ -15,6 +15,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/instancetypes"
@@ -116,7 +117,7 @@ func TestRulesThatReadDefaults(t *testing.T) {
 		if json.Unmarshal([]byte(object), &vmi) != nil {
 			continue
 		}
-		for _, arch := range []string{platform.AMD64, platform.ARM64, platform.S390X} {
+		for _, arch := range []string{architectures.AMD64, architectures.ARM64, architectures.S390X} {
 			vmi.Spec.Architecture = arch
 			defaults, err := registry.Defaults(platform.KVM, arch)
 			if err != nil {

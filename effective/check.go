@@ -18,6 +18,7 @@ func (p *Pipeline) check(in Input, verdict *Verdict) error {
 		return err
 	}
 	s := subject(in, verdict)
+	s.Capacity = p.capacity(&in, verdict)
 	switch {
 	case in.OldVMI != nil:
 		verdict.Findings = validator.ValidateHotplug(s)

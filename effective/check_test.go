@@ -12,6 +12,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/platform"
@@ -36,7 +37,7 @@ func said(findings []validators.Finding) []string {
 }
 
 func arm(disks ...v1.DiskBus) *build.VMIBuilder {
-	vmi := build.VMI("db").Architecture(platform.ARM64)
+	vmi := build.VMI("db").Architecture(architectures.ARM64)
 	for i, bus := range disks {
 		vmi.Disk(fmt.Sprintf("disk-%d", i), bus)
 	}
@@ -154,7 +155,7 @@ func TestRatchet(t *testing.T) {
 		}
 		old.Facts = in.Facts
 		in.OldVM = old.VM
-		verdict, err := pipeline(t).EvaluateUpdate(in, func() (effective.Input, error) { return old, nil })
+		verdict, err := pipeline(t).DecideUpdate(in, func() (effective.Input, error) { return old, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,11 +198,11 @@ func TestRatchet(t *testing.T) {
 func TestTheRatchetAsksForTheObjectBeforeOnlyIfItMatters(t *testing.T) {
 	in := effective.Input{VM: build.VMOf(arm("")).Obj(), Facts: platform.Defaults(platform.Settings{})}
 	in.OldVM = in.VM
-	if _, err := pipeline(t).EvaluateUpdate(in, func() (effective.Input, error) { return in, fmt.Errorf("asked") }); err != nil {
+	if _, err := pipeline(t).DecideUpdate(in, func() (effective.Input, error) { return in, fmt.Errorf("asked") }); err != nil {
 		t.Error(err)
 	}
 	in.VM = build.VMOf(arm("sata")).Obj()
-	if _, err := pipeline(t).EvaluateUpdate(in, func() (effective.Input, error) { return in, fmt.Errorf("asked") }); err == nil {
+	if _, err := pipeline(t).DecideUpdate(in, func() (effective.Input, error) { return in, fmt.Errorf("asked") }); err == nil {
 		t.Error("the object before the update was not read")
 	}
 }

@@ -1,7 +1,17 @@
-// Package effective computes the VM that will really run. Its one function, Pipeline.Evaluate, is what the
-// webhooks, the CLI and the tests all call, so that the answer on a laptop is the answer in the cluster.
+// Package effective computes how a virtual machine will run, and validates the result. Package evaluator calls it for the
+// webhooks, the CLI, the audit and the policy tests, so their results agree.
 //
-// What enters: a VM or a VMI as written, the platform's Facts, the objects it points at, gathered by the caller, and
-// the admin's compiled policies. What leaves: a Verdict with the effective spec, what of it is persisted, the
-// provenance of every completed field, and what the checks and the policies find. It changes none of its inputs and reads no cluster, clock or environment.
+// A Pipeline has six functions:
+//
+//   - Complete expands and completes a VM or a VMI. It runs no rules and no policies.
+//   - Decide also runs the rules and the policies.
+//   - DecideUpdate also decides on the object before the update, if the object would be rejected: findings that both have
+//     become warnings.
+//   - DecideDeletion runs only the policies, on the deletion of a stored object.
+//   - CheckObject runs rules on objects that are not virtual machines, such as the KubeVirt resource.
+//   - CheckDefaults validates a VirtualMachineDefaults.
+//
+// Input: an object as its author wrote it, the facts of the cluster, the objects that it refers to, and the compiled
+// policies. Output: a Verdict with the effective spec, the changes that are persisted, the provenance of each completed
+// field, and the findings. The package changes no input. It is pure: it has no client, clock or environment.
 package effective

@@ -14,6 +14,7 @@ import (
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/provenance"
@@ -36,7 +37,7 @@ type Input struct {
 	// and only the changes are checked: only KubeVirt updates a VMI.
 	OldVM  *v1.VirtualMachine
 	OldVMI *v1.VirtualMachineInstance
-	// PostMutation tells that every mutating webhook has seen the object. So a VMI is checked as it is, and whatever
+	// PostMutation reports that every mutating webhook has been called for the object. So a VMI is checked as it is, and whatever
 	// would still be filled is a finding; and nothing of the site is persisted in a VM any more.
 	PostMutation bool
 	// Raw is the object as it was sent, as JSON, as far as it is known.
@@ -62,6 +63,10 @@ type Input struct {
 	VirtualImages []validators.VirtualImage
 	// NodeArchitectures are those of the nodes that run virtual machines; nil if they are unknown.
 	NodeArchitectures []string
+	// Nodes are the empty nodes of the cluster; nil if they are unknown.
+	Nodes *placement.Snapshot
+	// Quotas are the ResourceQuotas of the namespace; nil if they are unknown.
+	Quotas []*corev1.ResourceQuota
 
 	// Policies are the admin's, which evaluate the object; nil for none.
 	Policies *policies.Set
@@ -73,11 +78,14 @@ type Input struct {
 	// Authorizer reports to policies what the requester may do. Without one, policies that need it cannot be evaluated.
 	// AuthorizerApart is that of policies that do not deny; nil for Authorizer.
 	Authorizer, AuthorizerApart authorizer.UnconditionalAuthorizer
+	// NamespaceLabels are those of the namespace, for the pod that policies and rules read; nil if they are not known.
+	NamespaceLabels map[string]string
 	// Now is the time at which exceptions of policies expire or not.
 	Now time.Time
-	// Evaluating is called before the policies are evaluated, and its result after that, so that the caller can measure
+	// Evaluating is called before the policies are evaluated, with the bytes of the pod and the domain that they read, and its
+	// result after that, so that the caller can measure
 	// the time; nil if the caller does not.
-	Evaluating func() (done func())
+	Evaluating func(previews int64) (done func())
 	// OnlyDenying leaves out the policies that do not deny.
 	OnlyDenying bool
 	// Gone tells that the request was canceled, so that what policies find does not matter, and Hurry that
@@ -124,7 +132,9 @@ type Reference struct {
 	Field string
 	// Kind and Name of the object; empty if they were inferred, since the user may not be allowed to read them.
 	Kind, Name string
-	State      ReferenceState
+	// MissingRevision is a ControllerRevision that would be read in its stead, and does not exist.
+	MissingRevision string
+	State           ReferenceState
 }
 
 // ReferenceState is what became of a reference.
@@ -155,7 +165,7 @@ type DataSourceArchitecture struct {
 	Template int
 	// DataSource is the object that carries the label, as NAMESPACE/NAME.
 	DataSource string
-	// Architecture is amd64, arm64 or s390x.
+	// Architecture is a name of package architectures.
 	Architecture string
 }
 
@@ -217,9 +227,9 @@ type Pipeline struct {
 // NewPipeline builds the pipeline for the hypervisors of a registry.
 func NewPipeline(registry *hypervisors.Registry) *Pipeline { return &Pipeline{hypervisors: registry} }
 
-// Evaluate computes how a virtual machine will run, whether it could, and what the admin's policies say of it. The error is about the call, never about the virtual machine: no object, no facts, or a
+// Decide computes how a virtual machine will run, whether it could, and what the admin's policies say of it. The error is about the call, never about the virtual machine: no object, no facts, or a
 // hypervisor that is not registered.
-func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
+func (p *Pipeline) Decide(in Input) (*Verdict, error) {
 	verdict, err := p.complete(in, true)
 	if err != nil {
 		return nil, err
@@ -228,7 +238,7 @@ func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
 	if err := p.check(in, verdict); err != nil {
 		return nil, err
 	}
-	ofContainer := verdict.evaluatePolicies(in)
+	ofContainer := p.evaluatePolicies(verdict, in)
 	if !in.PostMutation || in.VM != nil { // the changes to a VMI are those that it arrived without
 		verdict.trace(in)
 	}
@@ -238,7 +248,7 @@ func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
 	return verdict, nil
 }
 
-// Complete computes how a virtual machine will run, and checks nothing. Its error is Evaluate's.
+// Complete computes how a virtual machine will run, and checks nothing. Its error is Decide's.
 func (p *Pipeline) Complete(in Input) (*Verdict, error) { return p.complete(in, false) }
 
 // complete keeps what the checks need, if they follow.

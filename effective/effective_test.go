@@ -29,7 +29,7 @@ func evaluate(t testing.TB, in effective.Input) *effective.Verdict {
 	if in.Facts == nil {
 		in.Facts = platform.Defaults(platform.Settings{})
 	}
-	verdict, err := pipeline(t).Evaluate(in)
+	verdict, err := pipeline(t).Decide(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestBadCalls(t *testing.T) {
 		"no facts":              {VMI: build.VMI("a").Obj()},
 		"an unknown hypervisor": {VMI: build.VMI("a").Obj(), Facts: facts.WithHypervisor(platform.Hypervisor{Name: "xen"})},
 	} {
-		if verdict, err := pipeline(t).Evaluate(in); err == nil {
+		if verdict, err := pipeline(t).Decide(in); err == nil {
 			t.Errorf("%s: no error, but %+v", name, verdict)
 		}
 	}

@@ -34,14 +34,16 @@ const (
 
 // evaluatePolicies adds the findings of the admin's policies. They name fields of the object that was sent. Fields in the
 // template of a container become fields of the VM or the VMI. It returns the findings about the container itself.
-func (v *Verdict) evaluatePolicies(in Input) (ofContainer []validators.Finding) {
+func (p *Pipeline) evaluatePolicies(v *Verdict, in Input) (ofContainer []validators.Finding) {
 	if len(in.Policies.Policies()) == 0 || v.VM != nil && in.VM.Spec.Template == nil {
 		return nil
 	}
+	previews, bytes := p.previews(&in, v)
 	if in.Evaluating != nil {
-		defer in.Evaluating()()
+		defer in.Evaluating(bytes)()
 	}
 	d := documents(in, v)
+	d.Previews = previews
 	var found []validators.Finding
 	if in.Request.Operation == "" {
 		found = in.Policies.Audit(d, in.Now)
@@ -105,16 +107,21 @@ func documents(in Input, v *Verdict) *cel.Documents {
 // running is the virtual machine that will run: the VMI as it arrived or is complete, or the one that KubeVirt makes
 // of the VM.
 func running(in Input, v *Verdict) *v1.VirtualMachineInstance {
-	if in.VMI != nil {
-		if in.PostMutation {
-			return in.VMI
-		}
+	if in.VMI != nil && in.PostMutation {
+		return in.VMI
+	}
+	return v.instance()
+}
+
+// instance is the complete VMI, or the one that KubeVirt makes of the VM.
+func (v *Verdict) instance() *v1.VirtualMachineInstance {
+	if v.VM == nil {
 		return v.VMI
 	}
 	template := &v.VM.Spec.Template.ObjectMeta
 	vmi := &v1.VirtualMachineInstance{Spec: *v.Spec}
 	vmi.ObjectMeta = metav1.ObjectMeta{
-		Name: in.VM.Name, GenerateName: in.VM.GenerateName, Namespace: in.VM.Namespace,
+		Name: v.VM.Name, GenerateName: v.VM.GenerateName, Namespace: v.VM.Namespace,
 		Labels: template.Labels, Annotations: template.Annotations,
 	}
 	if len(v.Annotations) > 0 {
@@ -133,6 +140,11 @@ func ofInstance(in Input, changes []provenance.Change) []provenance.Change {
 		}
 		return changes
 	}
+	return ofTemplate(changes)
+}
+
+// ofTemplate are the changes to the template of a VM, at the fields of its instance.
+func ofTemplate(changes []provenance.Change) []provenance.Change {
 	template := templatePath.String() + "."
 	var found []provenance.Change
 	for i := range changes {

@@ -201,7 +201,7 @@ validations: [{expression: "object.spec.replicas < 5", message: four at most, fi
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.in.Facts, tc.in.Policies = platform.Defaults(platform.Settings{}), active(t, tc.policies...)
-			verdict, err := pipeline(t).Evaluate(tc.in)
+			verdict, err := pipeline(t).Decide(tc.in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestThePolicyKnowsTheRemedy(t *testing.T) {
 		"Ask Jane.": capped + "remedy: Ask Jane.",
 		"Choose another instancetype: it determines domain.memory.guest.": capped,
 	} {
-		verdict, err := pipeline(t).Evaluate(effective.Input{
+		verdict, err := pipeline(t).Decide(effective.Input{
 			VM: choosing("large"), References: effective.References{Instancetype: instancetypeOf("16Gi")},
 			Facts: platform.Defaults(platform.Settings{}), Policies: active(t, spec), Request: create("jane"),
 		})
@@ -268,7 +268,7 @@ validations: [{expression: "vm.metadata.labels.none == ''", message: never decid
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := effective.Input{VM: tc.now, OldVM: tc.old, Facts: platform.Defaults(platform.Settings{}), Policies: active(t, tc.policy), Request: cel.Request{Operation: "UPDATE"}}
-			verdict, err := pipeline(t).EvaluateUpdate(in, func() (effective.Input, error) {
+			verdict, err := pipeline(t).DecideUpdate(in, func() (effective.Input, error) {
 				before := in
 				before.VM, before.OldVM = tc.old, nil
 				return before, nil
@@ -301,7 +301,7 @@ validations:
 			VM: vm, Container: within(poolOf(vm)), Facts: platform.Defaults(platform.Settings{}), Policies: active(t, virtio), Request: cel.Request{Operation: "UPDATE"},
 		}
 	}
-	verdict, err := pipeline(t).EvaluateUpdate(of("slow", "fast"), func() (effective.Input, error) { return of("fast", "slow"), nil })
+	verdict, err := pipeline(t).DecideUpdate(of("slow", "fast"), func() (effective.Input, error) { return of("fast", "slow"), nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/leaves"
@@ -45,7 +45,7 @@ func TestPromises(t *testing.T) {
 func checkPromises(t *testing.T, p *effective.Pipeline, object []byte, choice uint8) {
 	t.Helper()
 	facts := factsOf(t, choice)
-	if decodelimits.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+	if decode.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decode.Object(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
 		return // no caller decodes these
 	}
 	var vmi v1.VirtualMachineInstance
@@ -79,11 +79,11 @@ func factsOf(t *testing.T, choice uint8) *platform.Facts {
 
 func checkVMI(t *testing.T, p *effective.Pipeline, facts *platform.Facts, site []mutators.SiteDefaults, vmi *v1.VirtualMachineInstance) {
 	t.Helper()
-	first, err := p.Evaluate(effective.Input{VMI: vmi, Facts: facts, Site: site})
+	first, err := p.Decide(effective.Input{VMI: vmi, Facts: facts, Site: site})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := p.Evaluate(effective.Input{VMI: first.VMI, Facts: facts, Site: site})
+	second, err := p.Decide(effective.Input{VMI: first.VMI, Facts: facts, Site: site})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func checkVM(t *testing.T, p *effective.Pipeline, facts *platform.Facts, site []
 	vm.ResourceVersion = ""
 	before := vm.DeepCopy()
 	in := effective.Input{VM: vm, Facts: facts, Site: site}
-	verdict, err := p.Evaluate(in)
+	verdict, err := p.Decide(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func checkVM(t *testing.T, p *effective.Pipeline, facts *platform.Facts, site []
 		return
 	}
 	in.VM = verdict.VM
-	again, err := p.Evaluate(in)
+	again, err := p.Decide(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func allUnset(written map[string]any, lost []string) bool {
 // writtenObjects are the objects of the conformance cases.
 func writtenObjects(t testing.TB) []string {
 	t.Helper()
-	file, err := os.Open(filepath.Join("..", "test", "conformance", "testdata", "admission.jsonl"))
+	file, err := os.Open(filepath.Join("..", "conformance", "testdata", "admission.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}

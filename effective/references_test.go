@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/apikinds"
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/instancetypes"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/test/leaves"
 )
@@ -144,7 +144,7 @@ func TestPromisesWithReferences(t *testing.T) {
 // checkReferencePromises returns to how many VMs an instancetype or a preference was applied.
 func checkReferencePromises(t *testing.T, p *effective.Pipeline, object []byte, choice uint8, offered uint16) int {
 	t.Helper()
-	if decodelimits.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+	if decode.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decode.Object(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
 		return 0 // no caller decodes these
 	}
 	refs := offer(t, offered)
@@ -174,14 +174,14 @@ func checkReferencePromises(t *testing.T, p *effective.Pipeline, object []byte, 
 func checkPresets(t *testing.T, p *effective.Pipeline, in effective.Input) {
 	t.Helper()
 	before, presets := in.VMI.DeepCopy(), copies(in.Presets)
-	verdict, err := p.Evaluate(in)
+	verdict, err := p.Decide(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, in.VMI) + cmp.Diff(presets, in.Presets); diff != "" {
 		t.Errorf("the input was changed:\n%s", diff)
 	}
-	again, err := p.Evaluate(effective.Input{VMI: verdict.VMI, Facts: in.Facts})
+	again, err := p.Decide(effective.Input{VMI: verdict.VMI, Facts: in.Facts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func copies(presets []v1.VirtualMachineInstancePreset) []v1.VirtualMachineInstan
 func checkExpansion(t *testing.T, p *effective.Pipeline, in effective.Input) int {
 	t.Helper()
 	before, instancetype, preference := in.VM.DeepCopy(), copyOf(in.Instancetype), copyOf(in.Preference)
-	verdict, err := p.Evaluate(in)
+	verdict, err := p.Decide(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func checkExpansion(t *testing.T, p *effective.Pipeline, in effective.Input) int
 	// What is complete stays as it is, without the objects that completed it.
 	complete := in.VM.DeepCopy()
 	complete.Spec.Template.Spec = *verdict.Spec.DeepCopy()
-	again, err := p.Evaluate(effective.Input{VM: complete, Facts: in.Facts})
+	again, err := p.Decide(effective.Input{VM: complete, Facts: in.Facts})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/fieldpath"
-	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -101,7 +101,7 @@ var runtimeDefaults = RuntimeDefaults()
 func (r *runtimeSpec) cpu() *v1.CPU { return provenance.Ensure(&r.Domain.CPU) }
 
 func bootloader(r *runtimeSpec) {
-	if r.Architecture != platform.AMD64 {
+	if r.Architecture != architectures.AMD64 {
 		return
 	}
 	if b := provenance.Ensure(&provenance.Ensure(&r.Domain.Firmware).Bootloader); b.BIOS == nil && b.EFI == nil {
@@ -154,7 +154,7 @@ func video(r *runtimeSpec) {
 		return
 	}
 	kind := v1.VirtIO
-	if r.Architecture == platform.AMD64 {
+	if r.Architecture == architectures.AMD64 {
 		kind = "vga"
 		if f := r.Domain.Firmware; f != nil && f.Bootloader != nil && f.Bootloader.EFI != nil {
 			kind = "bochs"

@@ -25,7 +25,7 @@ func violated(t *testing.T, in effective.Input, expression, field string) []stri
 		place = ", fieldPath: " + field
 	}
 	in.Policies = active(t, fmt.Sprintf(`{enforcement: Deny, validations: [{expression: %q, message: "no"%s}]}`, expression, place))
-	verdict, err := pipeline(t).Evaluate(in)
+	verdict, err := pipeline(t).Decide(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestValuesAtRunTimeAreDefaults(t *testing.T) {
 		violated(t, effective.Input{VMI: arrived, PostMutation: true}, "false", "spec.terminationGracePeriodSeconds")); diff != "" {
 		t.Errorf("an instance that arrived (-want +got):\n%s", diff)
 	}
-	verdict, err := pipeline(t).Evaluate(effective.Input{VMI: build.VMI("db").Memory("1Gi").Obj(), Facts: platform.Defaults(platform.Settings{})})
+	verdict, err := pipeline(t).Decide(effective.Input{VMI: build.VMI("db").Memory("1Gi").Obj(), Facts: platform.Defaults(platform.Settings{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,18 +148,18 @@ func TestAlwaysSet(t *testing.T) {
 
 // The documentation has each value at run time.
 func TestRuntimeDefaultsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../docs/policies.md")
+	page, err := os.ReadFile("../docs/policy-inputs.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range effective.RuntimeDefaults() {
 		if row := fmt.Sprintf("| `%s` | %s | %s |", d.Path, d.Value, d.Source); !strings.Contains(string(page), row) {
-			t.Errorf("docs/policies.md lacks the row\n%s", row)
+			t.Errorf("docs/policy-inputs.md lacks the row\n%s", row)
 		}
 	}
 	for _, path := range effective.AlwaysSet() {
 		if !strings.Contains(string(page), "`"+path+"`") {
-			t.Errorf("docs/policies.md lacks %s", path)
+			t.Errorf("docs/policy-inputs.md lacks %s", path)
 		}
 	}
 }

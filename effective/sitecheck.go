@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/architectures"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/mutators"
@@ -71,8 +72,8 @@ func (p *Pipeline) platformsOf(match *policyv1alpha1.DefaultsMatch) (keys []stri
 		}
 	}
 	for i, name := range match.Architectures {
-		if architectures := mutators.Architectures(); !slices.Contains(architectures, string(name)) {
-			errs = append(errs, field.NotSupported(path.Child("architectures").Index(i), string(name), architectures))
+		if !architectures.Known(string(name)) {
+			errs = append(errs, field.NotSupported(path.Child("architectures").Index(i), string(name), architectures.Names()))
 		}
 	}
 	return keys, errs
@@ -105,11 +106,11 @@ func (t *trial) on(key string, facts *platform.Facts) error {
 	}
 	facts = facts.WithDefaultArchitecture(architecture)
 	for _, probe := range probes() {
-		without, err := t.pipeline.Evaluate(Input{VM: probe, Facts: facts, Severities: t.severities})
+		without, err := t.pipeline.Decide(Input{VM: probe, Facts: facts, Severities: t.severities})
 		if err != nil {
 			return err
 		}
-		with, err := t.pipeline.Evaluate(Input{VM: probe, Facts: facts, Severities: t.severities, Site: t.site})
+		with, err := t.pipeline.Decide(Input{VM: probe, Facts: facts, Severities: t.severities, Site: t.site})
 		if err != nil {
 			return err
 		}

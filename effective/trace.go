@@ -3,6 +3,7 @@ package effective
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,22 +17,28 @@ import (
 )
 
 // trace names the layer behind each finding's value, and moves a finding whose value comes from the
-// instancetype or the preference to the field through which its author chose that.
+// instancetype or the preference to the field through which its author chose that. It removes findings of rules that are only
+// about what the author wrote.
 func (v *Verdict) trace(in Input) {
 	if len(v.Findings) == 0 || len(v.Changes) == 0 {
 		return
 	}
-	asWritten := sync.OnceValue(func() map[string]any { return written(in.VM, in.VMI) }) // large, and seldom needed
+	asWritten := sync.OnceValue(in.asWritten) // large, and seldom needed
 	for i := range v.Findings {
 		f := &v.Findings[i]
 		if f.Layer != "" { // a value at run time, which nothing set
 			continue
 		}
-		f.Layer = v.layerOf(f.Error.Field, asWritten)
-		if s := v.chosen(f.Layer, in); s != nil {
+		layer, below := v.layerOf(f.Error.Field, asWritten)
+		s := v.chosen(layer, in)
+		if s == nil && below && has(asWritten(), f.Error.Field) {
+			continue // the author wrote an empty object
+		}
+		if f.Layer = layer; s != nil {
 			s.move(f)
 		}
 	}
+	v.Findings = slices.DeleteFunc(v.Findings, func(f validators.Finding) bool { return f.OnlyWritten && f.Layer != "" })
 }
 
 // source is an object that the author of a VM chose, and that determines fields of the spec.
@@ -78,25 +85,26 @@ func (s *source) move(f *validators.Finding) {
 	f.Effective, f.Error = f.Error.Field, &moved
 }
 
-// layerOf is the layer that wrote the value at a path last or, if the author wrote nothing there, the first one that
-// wrote something below it: those after it only filled what it had left; empty for what the author wrote.
-func (v *Verdict) layerOf(path string, written func() map[string]any) string {
-	below := ""
+// layerOf is the layer that wrote the value at a path last or, if the author wrote nothing there or an empty object, the first
+// one that wrote something below it: those after it only filled what it had left; empty for what the author wrote. below
+// reports the second case.
+func (v *Verdict) layerOf(path string, written func() map[string]any) (layer string, below bool) {
+	first := ""
 	dotted := dottedPath(path)
 	for i := len(v.Changes) - 1; i >= 0; i-- {
 		c := &v.Changes[i]
 		changed := dottedPath(c.Path)
 		if fieldpath.Within(dotted, changed) {
-			return c.Layer
+			return c.Layer, false
 		}
 		if fieldpath.Within(changed, dotted) {
-			below = c.Layer
+			first = c.Layer
 		}
 	}
-	if below != "" && !holds(written(), path) {
-		return below
+	if first != "" && !holds(written(), path) {
+		return first, true
 	}
-	return ""
+	return "", false
 }
 
 // dottedPath is a path with keys as fields: rules write requests.cpu, and layers requests[cpu].
@@ -116,6 +124,21 @@ func written(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) map[string]a
 	return fieldsOf(object)
 }
 
+// asWritten is the object as its author wrote it, as far as that is known.
+func (in *Input) asWritten() map[string]any {
+	document := map[string]any{}
+	if len(in.Raw) > 0 && sigsjson.UnmarshalCaseSensitivePreserveInts(in.Raw, &document) == nil {
+		return document
+	}
+	return written(in.VM, in.VMI)
+}
+
+// has reports whether there is a value at a path.
+func has(object map[string]any, path string) bool {
+	at, _ := fieldpath.Get(object, fieldpath.Split(path))
+	return at != nil
+}
+
 // holds reports whether there is more than an empty object at a path.
 func holds(object map[string]any, path string) bool {
 	at, _ := fieldpath.Get(object, fieldpath.Split(path))
@@ -133,13 +156,7 @@ func (v *Verdict) findUnset(in Input) {
 	if len(v.Findings) == 0 {
 		return
 	}
-	asWritten := sync.OnceValue(func() map[string]any {
-		document := map[string]any{}
-		if len(in.Raw) > 0 && sigsjson.UnmarshalCaseSensitivePreserveInts(in.Raw, &document) == nil {
-			return document
-		}
-		return written(in.VM, in.VMI)
-	})
+	asWritten := sync.OnceValue(in.asWritten)
 	for i := range v.Findings {
 		f := &v.Findings[i]
 		if f.Source != "" || !isZero(f.Error.BadValue) {

@@ -9,9 +9,9 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/fieldpath"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -24,14 +24,14 @@ func TestFindingsAboutUnwrittenFields(t *testing.T) {
 	quoted := map[string]string{}
 	findings, unwritten := 0, 0
 	for i, object := range writtenObjects(t) {
-		if decodelimits.Object([]byte(object), reflect.TypeFor[v1.VirtualMachineInstance]()) != nil {
+		if decode.Object([]byte(object), reflect.TypeFor[v1.VirtualMachineInstance]()) != nil {
 			continue
 		}
 		vmi := &v1.VirtualMachineInstance{}
 		if json.Unmarshal([]byte(object), vmi) != nil {
 			continue
 		}
-		verdict, err := p.Evaluate(effective.Input{VMI: vmi, Raw: []byte(object), Facts: factsOf(t, uint8(i%256))})
+		verdict, err := p.Decide(effective.Input{VMI: vmi, Raw: []byte(object), Facts: factsOf(t, uint8(i%256))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// EvaluateUpdate evaluates an object. If that would reject an update, it calls before for the object before the update,
+// DecideUpdate decides on an object. If that would reject an update, it calls before for the object before the update,
 // with the current facts, and pre-existing findings only warn: see Ratchet. before is nil at a creation.
-func (p *Pipeline) EvaluateUpdate(in Input, before func() (Input, error)) (*Verdict, error) {
-	verdict, err := p.Evaluate(in)
+func (p *Pipeline) DecideUpdate(in Input, before func() (Input, error)) (*Verdict, error) {
+	verdict, err := p.Decide(in)
 	if err != nil || before == nil || verdict.Allowed() {
 		return verdict, err
 	}
@@ -21,7 +21,7 @@ func (p *Pipeline) EvaluateUpdate(in Input, before func() (Input, error)) (*Verd
 		return nil, err
 	}
 	old.OnlyDenying = true // the findings of other policies change nothing
-	was, err := p.Evaluate(old)
+	was, err := p.Decide(old)
 	if err != nil {
 		return nil, err
 	}
@@ -29,15 +29,15 @@ func (p *Pipeline) EvaluateUpdate(in Input, before func() (Input, error)) (*Verd
 	return verdict, nil
 }
 
-// EvaluateDeletion evaluates the policies on the deletion of a stored object. It checks nothing else: an object that could
+// DecideDeletion evaluates the policies on the deletion of a stored object. It checks nothing else: an object that could
 // not run can be deleted.
-func (p *Pipeline) EvaluateDeletion(in Input) (*Verdict, error) {
+func (p *Pipeline) DecideDeletion(in Input) (*Verdict, error) {
 	verdict, err := p.complete(in, false)
 	if err != nil {
 		return nil, err
 	}
 	verdict.Container, verdict.Conflicts = in.Container, nil
-	ofContainer := verdict.evaluatePolicies(in)
+	ofContainer := p.evaluatePolicies(verdict, in)
 	if in.VM != nil {
 		verdict.trace(in)
 	}
@@ -46,9 +46,9 @@ func (p *Pipeline) EvaluateDeletion(in Input) (*Verdict, error) {
 	return verdict, nil
 }
 
-// EvaluateObject checks an object that is no virtual machine by the rules of some scopes, and of an update what it
-// was before: see Evaluate. The subjects hold the facts; object and old are what fields are looked up in.
-func (p *Pipeline) EvaluateObject(s *validators.Subject, scopes validators.Scope, object any, before *validators.Subject, old any) ([]validators.Finding, error) {
+// CheckObject checks an object that is no virtual machine by the rules of some scopes, and of an update what it
+// was before: see DecideUpdate. The subjects hold the facts; object and old are what fields are looked up in.
+func (p *Pipeline) CheckObject(s *validators.Subject, scopes validators.Scope, object any, before *validators.Subject, old any) ([]validators.Finding, error) {
 	validator, err := p.hypervisors.Validator(s.Facts.Hypervisor.Name, s.Facts.DefaultArchitecture)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
@@ -80,7 +80,7 @@ func (s *Snapshot) deletion(ctx context.Context, k *kind, r *Request, result *Re
 	if err != nil {
 		return err
 	}
-	verdict, err := s.evaluator.Pipeline.EvaluateDeletion(in)
+	verdict, err := s.evaluator.Pipeline.DecideDeletion(in)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func rawOwners(object []byte) string { return gjson.GetBytes(object, ownerField)
 // garbage collector does not delete it. Not all references of a long list are decoded, so any change of it counts. An object
 // that could not be read is taken for one without owners.
 func ownersChange(r *Request, d decoded) bool {
-	if decodelimits.ManyOwners(rawOwners(r.Object)) || decodelimits.ManyOwners(rawOwners(r.OldObject)) {
+	if decode.ManyOwners(rawOwners(r.Object)) || decode.ManyOwners(rawOwners(r.OldObject)) {
 		return true
 	}
 	now := owners(d.object)

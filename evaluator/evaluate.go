@@ -58,6 +58,9 @@ func (s *Snapshot) Evaluate(ctx context.Context, r Request) (*Result, error) {
 	if err := e.machines(ctx, d); err != nil {
 		return nil, err
 	}
+	if err := e.plugin(d); err != nil {
+		return nil, err
+	}
 	validators.Sort(result.Findings)
 	return result, nil
 }
@@ -123,7 +126,7 @@ func (e *evaluation) itself(d decoded) error {
 	if d.old != nil && !d.wasUnreadable {
 		before = subject(d.old, nil)
 	}
-	findings, err := e.evaluator.Pipeline.EvaluateObject(subject(d.object, d.old), e.kind.scopes, d.object, before, d.old)
+	findings, err := e.evaluator.Pipeline.CheckObject(subject(d.object, d.old), e.kind.scopes, d.object, before, d.old)
 	e.result.Findings = append(e.result.Findings, findings...)
 	return err
 }
@@ -150,7 +153,7 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 		return err
 	}
 	e.result.Rollout, in.Rollout = rollout.plan(ctx, &in)
-	verdict, err := e.evaluator.Pipeline.EvaluateUpdate(in, e.before(ctx, d))
+	verdict, err := e.evaluator.Pipeline.DecideUpdate(in, e.before(ctx, d))
 	if err != nil {
 		return err
 	}
@@ -185,10 +188,14 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 	}
 	r := e.request
 	in.Site, in.Severities, in.NodeArchitectures = e.around.site, e.around.severitiesAt(r.Stage), e.active.NodeArchitectures
+	in.NamespaceLabels = e.around.labels
 	in.Requester, in.RequesterExtra, in.Author = r.requester(), extraOf(r), r.Author
 	in.PostMutation = m.container == nil && (r.Stage != Written || r.Operation == admissionv1.Update)
 	if m.container == nil {
 		in.Raw = raw
+	}
+	if err := e.findCapacity(ctx, &in); err != nil {
+		return in, err
 	}
 	if in.VM != nil {
 		if in.Running, err = references.Running(ctx, e.evaluator.References, in.VM); err != nil {
@@ -196,9 +203,7 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 		}
 	}
 	if len(e.active.Policies.Policies()) > 0 {
-		in.Policies, in.Namespace, in.Now, in.Evaluating = e.active.Policies, e.around.namespace, e.now, r.Observer.Policies
-		in.Gone, in.Hurry, in.Authorizer, in.AuthorizerApart = r.Observer.Gone, r.Observer.Hurry, r.Authorizer, r.AuthorizerApart
-		in.Request, in.Large = r.forPolicies(), max(len(r.Object), len(r.OldObject)) > policies.OrdinaryBytes
+		e.addPolicies(&in)
 		if in.OwnerLabels, err = e.ownerLabels(ctx, m); err != nil {
 			return in, err
 		}
@@ -208,6 +213,14 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 		return in, e.admit(&in)
 	}
 	return in, nil
+}
+
+// addPolicies adds the policies, and what they read of the request.
+func (e *evaluation) addPolicies(in *effective.Input) {
+	r := e.request
+	in.Policies, in.Namespace, in.Now, in.Evaluating = e.active.Policies, e.around.namespace, e.now, r.Observer.Policies
+	in.Gone, in.Hurry, in.Authorizer, in.AuthorizerApart = r.Observer.Gone, r.Observer.Hurry, r.Authorizer, r.AuthorizerApart
+	in.Request, in.Large = r.forPolicies(), max(len(r.Object), len(r.OldObject)) > policies.OrdinaryBytes
 }
 
 // ownerLabels reads the labels of the virtual machine that controls an instance, if its namespace has exceptions. They are

@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
@@ -28,6 +29,9 @@ type Evaluator struct {
 	References references.Objects
 	// VirtualImages makes evaluations read the VirtualImages that machines use. Without it, these are unknown.
 	VirtualImages bool
+	// Quotas makes evaluations of requests read the ResourceQuotas of the namespace. Without it, these are unknown.
+	Quotas bool
+
 	// Decode reads objects; nil for DecodeStored, for objects whose unknown fields the API server has dropped.
 	Decode Decoder
 }
@@ -58,6 +62,8 @@ type Active struct {
 	Policies *policies.Set
 	// NodeArchitectures are those of the nodes that run virtual machines; nil if they are unknown.
 	NodeArchitectures []string
+	// Nodes are the empty nodes of the cluster; nil if they are unknown.
+	Nodes *placement.Snapshot
 }
 
 // UnknownNamespaceError is the error of a Configuration for a namespace that it does not know. The evaluation continues

@@ -2,17 +2,19 @@ package evaluator
 
 import (
 	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	pluginv1alpha1 "kubevirt.io/api/plugin/v1alpha1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
-	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
@@ -24,6 +26,7 @@ var (
 	Template               = apikinds.Templates.GroupKind()
 	ReplicaSet             = apikinds.ReplicaSets.GroupKind()
 	Preset                 = apikinds.Presets.GroupKind()
+	Plugin                 = apikinds.Plugins.GroupKind()
 	Pool                   = apikinds.Pools.GroupKind()
 	Instancetype           = apikinds.Instancetypes.GroupKind()
 	ClusterInstancetype    = apikinds.ClusterInstancetypes.GroupKind()
@@ -72,30 +75,66 @@ type machine struct {
 
 func (m *machine) none() bool { return m.vm == nil && m.vmi == nil }
 
-// kinds is the table of all kinds.
-var kinds = []kind{
-	{
-		GroupKind: VirtualMachine, resource: apikinds.VirtualMachines.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachine](),
-		machine: func(o metav1.Object, _ map[string]string) machine { return machine{vm: o.(*v1.VirtualMachine)} },
-	},
-	{
-		GroupKind: VirtualMachineInstance, resource: apikinds.VirtualMachineInstances.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstance](),
-		machine: func(o metav1.Object, _ map[string]string) machine {
-			return machine{vmi: o.(*v1.VirtualMachineInstance)}
-		},
-	},
-	{
-		GroupKind: ReplicaSet, resource: apikinds.ReplicaSets.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstanceReplicaSet](),
-		scopes: validators.OnSet, present: presentReplicaSet, machine: ofReplicaSet,
-	},
-	{
-		GroupKind: Pool, resource: apikinds.Pools.Plural, versions: poolVersions, namespaced: true, typ: reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
-		scopes: validators.OnSet, present: presentPool, machine: ofPool,
-	},
-	{
-		GroupKind: Template, resource: apikinds.Templates.Plural, versions: []string{"v1beta1", "v1alpha1"}, namespaced: true, typ: reflect.TypeFor[templatev1beta1.VirtualMachineTemplate](),
-		machine: ofTemplate,
-	},
+// kinds is the table of all kinds, virtual machines first.
+var kinds = slices.Concat(machineKinds(), otherKinds)
+
+// functions is what this package adds to a row of apikinds.Machines.
+type functions struct {
+	// machine and scopes and present are those of kind. machine sets no container.
+	machine func(object metav1.Object, values map[string]string) machine
+	scopes  validators.Scope
+	present func(s *validators.Subject, object, old metav1.Object)
+}
+
+// functionsOf has an entry for each row of apikinds.Machines. A test compares them.
+var functionsOf = map[schema.GroupKind]functions{
+	VirtualMachine: {machine: func(o metav1.Object, _ map[string]string) machine { return machine{vm: o.(*v1.VirtualMachine)} }},
+	VirtualMachineInstance: {machine: func(o metav1.Object, _ map[string]string) machine {
+		return machine{vmi: o.(*v1.VirtualMachineInstance)}
+	}},
+	ReplicaSet: {machine: ofReplicaSet, scopes: validators.OnSet, present: presentReplicaSet},
+	Pool:       {machine: ofPool, scopes: validators.OnSet, present: presentPool},
+	Template:   {machine: ofTemplate},
+}
+
+// machineKinds returns the kinds of apikinds.Machines with their functions.
+func machineKinds() []kind {
+	machines := apikinds.Machines()
+	all := make([]kind, len(machines))
+	for i := range machines {
+		m := &machines[i]
+		f := functionsOf[m.GroupKind()]
+		all[i] = kind{
+			GroupKind: m.GroupKind(), resource: m.Plural, versions: m.Versions, namespaced: true, typ: m.Type,
+			scopes: f.scopes, present: f.present, machine: contained(m, f.machine),
+		}
+	}
+	return all
+}
+
+// contained adds the container to the result of a function, for a kind whose objects are not virtual machines themselves.
+func contained(m *apikinds.Machine, of func(metav1.Object, map[string]string) machine) func(metav1.Object, map[string]string) machine {
+	if of == nil || m.Kind == VirtualMachine.Kind || m.Kind == VirtualMachineInstance.Kind {
+		return of
+	}
+	path := pathOf(m)
+	return func(o metav1.Object, values map[string]string) machine {
+		result := of(o, values)
+		if !result.none() {
+			result.container = &effective.Container{Kind: m.Kind, Object: o, Template: path}
+		}
+		return result
+	}
+}
+
+// pathOf returns the path of the template.
+func pathOf(m *apikinds.Machine) *field.Path {
+	names := fieldpath.Split(m.Template)
+	return field.NewPath(names[0], names[1:]...)
+}
+
+// otherKinds are those without a virtual machine.
+var otherKinds = []kind{
 	{
 		GroupKind: Instancetype, resource: apikinds.Instancetypes.Plural, versions: instancetypeVersions, namespaced: true, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineInstancetype](),
 		scopes: validators.OnInstancetype, present: presentInstancetype, maxBytes: platform.MaxReference,
@@ -116,13 +155,19 @@ var kinds = []kind{
 		GroupKind: Preset, resource: apikinds.Presets.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstancePreset](),
 		maxBytes: platform.MaxReference,
 	},
+	{
+		GroupKind: Plugin, resource: apikinds.Plugins.Plural, versions: []string{apikinds.Plugins.Version}, typ: reflect.TypeFor[pluginv1alpha1.Plugin](),
+		maxBytes: maxPlugin,
+	},
 }
+
+// maxPlugin bounds the JSON of a Plugin, in bytes: its expressions have at most 16 KiB.
+const maxPlugin = 64 << 10
 
 // Versions that share a Go type.
 var (
 	kubeVirtVersions     = []string{"v1", "v1alpha3"}
 	instancetypeVersions = []string{"v1beta1", "v1"}
-	poolVersions         = []string{"v1beta1", "v1alpha1"}
 )
 
 // find returns the entry of a kind, or nil if the kind is not evaluated.
@@ -197,7 +242,7 @@ func ofReplicaSet(o metav1.Object, _ map[string]string) machine {
 	}
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: *rs.Spec.Template.ObjectMeta.DeepCopy(), Spec: *rs.Spec.Template.Spec.DeepCopy()}
 	vmi.Namespace = rs.Namespace
-	return machine{vmi: vmi, container: &effective.Container{Kind: ReplicaSet.Kind, Object: rs, Template: field.NewPath("spec", "template")}}
+	return machine{vmi: vmi}
 }
 
 func ofPool(o metav1.Object, _ map[string]string) machine {
@@ -208,7 +253,7 @@ func ofPool(o metav1.Object, _ map[string]string) machine {
 	}
 	vm := &v1.VirtualMachine{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	vm.Namespace = pool.Namespace
-	return machine{vm: vm, container: &effective.Container{Kind: Pool.Kind, Object: pool, Template: field.NewPath("spec", "virtualMachineTemplate")}}
+	return machine{vm: vm}
 }
 
 func presentReplicaSet(s *validators.Subject, object, _ metav1.Object) {

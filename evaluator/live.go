@@ -8,6 +8,7 @@ import (
 
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
@@ -22,6 +23,7 @@ type Live struct {
 	GetPolicies          func() *policies.Set
 	GetExceptions        func() *policies.Exceptions
 	GetNodeArchitectures func() []string
+	GetNodes             func() *placement.Snapshot
 	GetNamespaceLabels   func(ctx context.Context, name string) (k8slabels.Set, error)
 	GetNamespace         func(ctx context.Context, name string) (*corev1.Namespace, error)
 }
@@ -56,6 +58,9 @@ func (l *Live) Active() Active {
 	}
 	if l.GetNodeArchitectures != nil {
 		active.NodeArchitectures = l.GetNodeArchitectures()
+	}
+	if l.GetNodes != nil {
+		active.Nodes = l.GetNodes()
 	}
 	return active
 }

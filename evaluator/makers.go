@@ -52,16 +52,28 @@ type Maker struct {
 }
 
 // makers is the table of all makers. A test compares it with the kinds of KubeVirt and of Virtward.
-var makers = []Maker{
+var makers = slices.Concat(setMakers(), []Maker{
 	{GroupKind: VirtualMachine, Makes: VirtualMachineInstance, Template: "spec.template", Author: OfVM},
-	{GroupKind: ReplicaSet, Makes: VirtualMachineInstance, Template: "spec.template", Author: Sender},
-	{GroupKind: Pool, Makes: VirtualMachine, Template: "spec.virtualMachineTemplate", Author: Sender},
 	{GroupKind: apikinds.Restores.GroupKind(), Makes: VirtualMachine, Template: "spec.virtualMachineSnapshotName", Author: Recorded, Annotation: copies.AnnotationAuthor},
 	{GroupKind: apikinds.Clones.GroupKind(), Makes: VirtualMachine, Template: "spec.source", Author: Recorded, Annotation: copies.AnnotationAuthor},
 	{GroupKind: Template, Makes: VirtualMachine, Template: TemplateVM, Author: Carried, Annotation: subresources.RequesterAnnotation},
 	{GroupKind: apikinds.Rollouts.GroupKind(), Makes: VirtualMachine, Template: "spec.patch", Author: Recorded, Annotation: rolloutv1alpha1.AnnotationRequester},
 	// A migration fills the instance of a VM with runStrategy WaitAsReceiver. The instance has the spec of that VM.
 	{GroupKind: apikinds.Migrations.GroupKind(), Makes: VirtualMachineInstance, Template: "spec.receive", Author: OfVM},
+})
+
+// setMakers returns the sets: the user who writes the template is the author.
+func setMakers() []Maker {
+	sets := apikinds.MachineKinds((*apikinds.Machine).Set)
+	all := make([]Maker, len(sets))
+	for i := range sets {
+		makes := VirtualMachine
+		if sets[i].Makes == VirtualMachineInstance.Kind {
+			makes = VirtualMachineInstance
+		}
+		all[i] = Maker{GroupKind: sets[i].GroupKind(), Makes: makes, Template: sets[i].Template, Author: Sender}
+	}
+	return all
 }
 
 // Makers returns the table of makers.

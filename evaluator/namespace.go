@@ -13,9 +13,9 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// maxContexts bounds the namespaces that a snapshot caches, because the annotations of each may have 256 kB. Objects are
+// MaxContexts bounds the namespaces that a snapshot caches, because the annotations of each may have 256 kB. Objects are
 // listed by namespace, so a few are enough.
-const maxContexts = 32
+const MaxContexts = 32
 
 // namespaceContext is the metadata of a namespace, and the configuration for its objects.
 type namespaceContext struct {
@@ -23,7 +23,9 @@ type namespaceContext struct {
 	namespace  *corev1.Namespace
 	severities validators.Severities
 	site       []mutators.SiteDefaults
-	warnings   []string
+	// labels are nil unless the pod of a virtual machine depends on them.
+	labels   map[string]string
+	warnings []string
 }
 
 // namespaceContext returns the context of a namespace; "" is for cluster-wide objects.
@@ -37,7 +39,7 @@ func (s *Snapshot) namespaceContext(ctx context.Context, namespace string) (*nam
 	if err != nil {
 		return nil, err
 	}
-	if s.namespaces == nil || len(s.namespaces) == maxContexts {
+	if s.namespaces == nil || len(s.namespaces) == MaxContexts {
 		s.namespaces = map[string]*namespaceContext{}
 	}
 	s.namespaces[namespace] = found
@@ -56,6 +58,14 @@ func (s *Snapshot) readContext(ctx context.Context, namespace string) (*namespac
 			labels = k8slabels.Set{}
 		}
 	}
+	if namespace != "" && s.selectsPods() {
+		known, err := s.evaluator.Configuration.NamespaceLabels(ctx, namespace)
+		if err := found.tolerate(err, "reading the labels of namespace %s: %w", namespace); err != nil {
+			return nil, err
+		}
+		found.labels = map[string]string{}
+		maps.Copy(found.labels, known)
+	}
 	found.severities, found.site = s.active.Settings.For(labels), s.active.Site.For(labels)
 	if namespace != "" && s.active.Policies.ReadsNamespaces() {
 		known, err := s.evaluator.Configuration.Namespace(ctx, namespace)
@@ -65,6 +75,11 @@ func (s *Snapshot) readContext(ctx context.Context, namespace string) (*namespac
 		found.namespace = known
 	}
 	return found, nil
+}
+
+// selectsPods reports whether policies or rules read the pods of virtual machines, and KubeVirt selects namespaces whose pods get limits.
+func (s *Snapshot) selectsPods() bool {
+	return (s.active.Policies.ReadsPod() || s.active.Nodes != nil || s.evaluator.Quotas) && s.facts.Configuration.AutoCPULimitNamespaceLabelSelector != nil
 }
 
 // tolerate turns an UnknownNamespaceError into a warning.

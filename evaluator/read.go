@@ -14,12 +14,12 @@ import (
 	sigsjson "sigs.k8s.io/json"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/validators"
 )
 
 // DecodeStored decodes an object, as an API server stores it, into a pointer to its Go type. The error is a *field.Error
-// if the object exceeds a limit of package decodelimits. DecodeStored recovers from panics, because the types of some
+// if the object exceeds a limit of package decode. DecodeStored recovers from panics, because the types of some
 // fields have decoders of their own.
 func DecodeStored(object []byte, into any) (err error) {
 	defer func() {
@@ -27,7 +27,7 @@ func DecodeStored(object []byte, into any) (err error) {
 			err = fmt.Errorf("decoding the object failed: %.200v", cause)
 		}
 	}()
-	evaluated, limit := decodelimits.Evaluated(object, reflect.TypeOf(into).Elem())
+	evaluated, limit := decode.Evaluated(object, reflect.TypeOf(into).Elem())
 	if limit != nil {
 		return limit
 	}
@@ -117,7 +117,7 @@ func (s *Snapshot) checkSize(k *kind, r *Request, result *Result) {
 	if k.maxBytes == 0 {
 		return
 	}
-	raw, limit := decodelimits.Evaluated(r.Object, reflect.TypeFor[any]())
+	raw, limit := decode.Evaluated(r.Object, reflect.TypeFor[any]())
 	if limit != nil || len(raw) <= k.maxBytes {
 		return
 	}
@@ -167,11 +167,11 @@ func (s *Snapshot) free(r *Request) []string {
 // Unchanged reports whether an update changes no fields of an object except some. The object need not be readable. It
 // returns false if the object has no normal form.
 func Unchanged(t reflect.Type, r *Request, except ...string) bool {
-	after, err := decodelimits.Form(r.Object, t, except...)
+	after, err := decode.Form(r.Object, t, except...)
 	if err != nil {
 		return false
 	}
-	before, err := decodelimits.Form(r.OldObject, t, except...)
+	before, err := decode.Form(r.OldObject, t, except...)
 	return err == nil && bytes.Equal(before, after)
 }
 

@@ -75,8 +75,9 @@ type Request struct {
 
 // Observer has callbacks of an evaluation. Each function may be nil.
 type Observer struct {
-	// Policies is called before policies are evaluated, and done afterwards.
-	Policies func() (done func())
+	// Policies is called before policies are evaluated, and done afterwards. previews are the bytes of the pod and the domain
+	// that policies read.
+	Policies func(previews int64) (done func())
 	// Gone reports that the caller no longer waits for the result. Hurry reports that there is no time for policies that
 	// do not deny.
 	Gone, Hurry func() bool

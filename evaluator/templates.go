@@ -16,8 +16,8 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/validators"
@@ -41,7 +41,7 @@ func ofTemplate(o metav1.Object, values map[string]string) machine {
 	}
 	// Rendering has limits of its own. Those of decoding bound what is evaluated.
 	raw, err := json.Marshal(previewed.VirtualMachine)
-	if most := decodelimits.Brackets(template.Spec.VirtualMachine.Raw) + MaxRenderedValues; err == nil && decodelimits.Brackets(raw) > most {
+	if most := decode.Brackets(template.Spec.VirtualMachine.Raw) + MaxRenderedValues; err == nil && decode.Brackets(raw) > most {
 		err = &field.Error{Type: field.ErrorTypeTooMany, Field: "spec", BadValue: field.OmitValueType{}, Detail: fmt.Sprintf("the values of parameters add more than %d objects and lists", MaxRenderedValues)}
 	}
 	if err == nil {
@@ -54,7 +54,6 @@ func ofTemplate(o metav1.Object, values map[string]string) machine {
 		return m
 	}
 	m.vm.Namespace = template.Namespace
-	m.container = &effective.Container{Kind: Template.Kind, Object: template, Template: field.NewPath("spec", "virtualMachine")}
 	m.unknown = previewed.Unknown
 	return m
 }
@@ -129,7 +128,7 @@ func (e *evaluation) probe(ctx context.Context, m machine) ([]validators.Finding
 	if err != nil {
 		return nil, err
 	}
-	verdict, err := e.evaluator.Pipeline.Evaluate(in)
+	verdict, err := e.evaluator.Pipeline.Decide(in)
 	if err != nil {
 		return nil, err
 	}

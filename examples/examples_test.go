@@ -166,7 +166,7 @@ func isValid(t *testing.T, scope validators.Scope, subject *validators.Subject) 
 	}
 	subject.Path = field.NewPath("spec")
 	subject.Facts = platform.Defaults(platform.Settings{})
-	findings, err := effective.NewPipeline(registry).EvaluateObject(subject, scope, nil, nil, nil)
+	findings, err := effective.NewPipeline(registry).CheckObject(subject, scope, nil, nil, nil)
 	if err != nil || len(findings) > 0 {
 		t.Errorf("%v %v", err, findings)
 	}
@@ -216,7 +216,7 @@ func isComplete(t *testing.T, pointedAt []*unstructured.Unstructured, in effecti
 			t.Fatal(err)
 		}
 		in.Facts = platform.Defaults(platform.Settings{}).WithHypervisor(hypervisor)
-		verdict, err := effective.NewPipeline(registry).Evaluate(in)
+		verdict, err := effective.NewPipeline(registry).Decide(in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +245,7 @@ func TestReadme(t *testing.T) {
 	evaluate := func(file string) *effective.Verdict {
 		e := examples(t)[file]
 		decode(t, &e)
-		verdict, err := effective.NewPipeline(registry).Evaluate(effective.Input{
+		verdict, err := effective.NewPipeline(registry).Decide(effective.Input{
 			VM: e.typed.(*v1.VirtualMachine), Facts: platform.Defaults(platform.Settings{}),
 		})
 		if err != nil {

@@ -1,9 +1,8 @@
-// Package hypervisors holds what is special about each hypervisor, one folder each, and the registry in
-// which they are found under keys such as kvm/amd64 or mshv/arm64.
+// Package hypervisors has a folder for each hypervisor with its defaults and rules, and a registry of them. The keys of the
+// registry are pairs such as kvm/amd64 and mshv/arm64.
 //
-// What enters: the hypervisor's name from the platform's Facts, and an architecture. What leaves: the
-// DefaultsProvider that completes VMs for that pair, the Validator that checks them, and the lines of the
-// capability table that say what the pair lacks. The registry is a value, built in one place; two hypervisors
-// under one name are an error, and so are two rules under one id, and a line whose rule does not exist. It
-// decides nothing about a VM by itself. The folder gen writes docs/hypervisors.md from it.
+// Input: the name of a hypervisor from the facts of the cluster, and an architecture. Output: the DefaultsProvider and the
+// Validator of the pair, its Converter, and the lines of the capability table with what the pair lacks. The registry is a value that is
+// built in one place. Two hypervisors with one name are an error, two rules with one id, and a line whose rule does not exist.
+// The package evaluates no VM. The folder gen writes docs/hypervisors.md from the registry.
 package hypervisors

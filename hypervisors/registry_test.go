@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -35,6 +36,25 @@ func TestANameGivenTwice(t *testing.T) {
 	}
 }
 
+// TestTuners holds that no hypervisor has a tuner whose processes KubeVirt tunes.
+func TestTuners(t *testing.T) {
+	for name, want := range map[string]string{
+		"kvm": "KubeVirt's virt-handler tunes the processes of kvm itself", "hyperv-direct": "KubeVirt's virt-handler tunes the processes of hyperv-direct itself", "mshv": "",
+	} {
+		form, err := platform.HypervisorByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if _, err := registry(t).Tuner(form, "amd64"); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: error %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestUnknown(t *testing.T) {
 	r := registry(t)
 	_, err := r.Defaults("xen", "amd64")
@@ -55,7 +75,7 @@ func TestEveryHypervisorRunsTheSuite(t *testing.T) {
 	for _, h := range hypervisors.BuiltIn() {
 		text, err := os.ReadFile(filepath.Join(h.Name, h.Name+"_test.go"))
 		if err != nil || !strings.Contains(string(text), "hypervisor.Run(t, ") {
-			t.Errorf("the folder %s does not run test/conformance/hypervisor in %s_test.go: %v", h.Name, h.Name, err)
+			t.Errorf("the folder %s does not run conformance/hypervisor in %s_test.go: %v", h.Name, h.Name, err)
 		}
 	}
 }

@@ -3,7 +3,7 @@ package instancetypes_test
 import (
 	"testing"
 
-	"github.com/virtward/virtward/test/conformance"
+	"github.com/virtward/virtward/conformance"
 )
 
 // TestConformance replays recorded expansions of the real KubeVirt.

@@ -14,10 +14,10 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/conformance"
 	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/provenance"
-	"github.com/virtward/virtward/test/conformance"
 )
 
 func instancetype(t *testing.T, spec string) *instancetypes.Instancetype {
@@ -391,7 +391,7 @@ func collect(path string, value any, into map[string]string) {
 
 func recordedCases(t testing.TB) []conformance.InstancetypeCase {
 	t.Helper()
-	file, err := os.Open("../test/conformance/testdata/instancetype.jsonl")
+	file, err := os.Open("../conformance/testdata/instancetype.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,15 +9,15 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/conformance"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/provenance"
-	"github.com/virtward/virtward/test/conformance"
 )
 
 // TestEveryExpandedFieldHasAnOrigin expands every recorded case, and asks of each change which field of the
 // instancetype or the preference is behind it. That field must exist there, and be set.
 func TestEveryExpandedFieldHasAnOrigin(t *testing.T) {
-	file, err := os.Open(filepath.Join("..", "test", "conformance", "testdata", "instancetype.jsonl"))
+	file, err := os.Open(filepath.Join("..", "conformance", "testdata", "instancetype.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // Instancetype is a VirtualMachineInstancetype or a VirtualMachineClusterInstancetype.
@@ -59,7 +59,7 @@ func versions() []string { return []string{"v1", "v1beta1", "v1alpha2", "v1alpha
 // ControllerRevision in which KubeVirt keeps one.
 func InstancetypeFrom(obj *unstructured.Unstructured) (*Instancetype, error) {
 	in := &Instancetype{}
-	kind, name, err := decode(obj, &in.Spec, apikinds.VirtualMachineInstancetype, apikinds.VirtualMachineClusterInstancetype)
+	kind, name, err := decoded(obj, &in.Spec, apikinds.VirtualMachineInstancetype, apikinds.VirtualMachineClusterInstancetype)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func InstancetypeFrom(obj *unstructured.Unstructured) (*Instancetype, error) {
 // ControllerRevision in which KubeVirt keeps one.
 func PreferenceFrom(obj *unstructured.Unstructured) (*Preference, error) {
 	pref := &Preference{}
-	kind, name, err := decode(obj, &pref.Spec, apikinds.VirtualMachinePreference, apikinds.VirtualMachineClusterPreference)
+	kind, name, err := decoded(obj, &pref.Spec, apikinds.VirtualMachinePreference, apikinds.VirtualMachineClusterPreference)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func PreferenceFrom(obj *unstructured.Unstructured) (*Preference, error) {
 	return pref, nil
 }
 
-// decode reads the spec of an object of one of the kinds into spec, and returns its kind and name.
-func decode(obj *unstructured.Unstructured, spec any, kinds ...string) (kind, name string, err error) {
+// decoded reads the spec of an object of one of the kinds into spec, and returns its kind and name.
+func decoded(obj *unstructured.Unstructured, spec any, kinds ...string) (kind, name string, err error) {
 	if obj == nil {
 		return "", "", fmt.Errorf("no object where a %s is expected", strings.Join(kinds, " or "))
 	}
@@ -124,7 +124,7 @@ func decodeRevision(revision *unstructured.Unstructured, spec any, kinds []strin
 		return "", "", fmt.Errorf("data holds another ControllerRevision")
 	}
 	if stored.GetKind() != "" {
-		return decode(stored, spec, kinds...)
+		return decoded(stored, spec, kinds...)
 	}
 	encoded, ok := data["spec"].(string)
 	if !ok {
@@ -160,7 +160,7 @@ func decodeSpec(from, into any) error {
 	if !ok {
 		return fmt.Errorf("spec is not an object")
 	}
-	if err := decodelimits.QuantitiesIn(fields, reflect.TypeOf(into), field.NewPath("spec")); err != nil {
+	if err := decode.QuantitiesIn(fields, reflect.TypeOf(into), field.NewPath("spec")); err != nil {
 		return err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, into); err != nil {

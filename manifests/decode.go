@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/fieldpath"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // Decode reads an object into a value of its Go type. The warnings name fields that the type does not have,
@@ -21,19 +21,19 @@ import (
 func Decode(object map[string]any, into any) (warnings []string, err error) {
 	var f fitting
 	kept := f.fit(object, reflect.TypeOf(into), "")
-	if err := decodelimits.QuantitiesIn(kept, reflect.TypeOf(into), nil); err != nil {
+	if err := decode.QuantitiesIn(kept, reflect.TypeOf(into), nil); err != nil {
 		return nil, err
 	}
 	for _, path := range f.unknown {
 		warnings = append(warnings, "unknown field "+path)
 	}
-	if err := decode(kept, into); err != nil {
+	if err := decodeInto(kept, into); err != nil {
 		return nil, located(kept, into, err)
 	}
 	return warnings, nil
 }
 
-func decode(value, into any) error {
+func decodeInto(value, into any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func decode(value, into any) error {
 // parts of the object, until it finds the one that fails.
 func located(object, into any, err error) error {
 	n := narrowing{fails: func(value any) error {
-		return decode(value, reflect.New(reflect.TypeOf(into).Elem()).Interface())
+		return decodeInto(value, reflect.New(reflect.TypeOf(into).Elem()).Interface())
 	}}
 	found := n.narrow(part{value: object}, func(v any) any { return v })
 	if found == nil {

@@ -43,8 +43,9 @@ func TestReadErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"kind: A\n---\n3\n", "f: document 2: is the number 3 where an object is expected"},
 		{"kind: List\nitems: [a]\n", "f: document 1: items[0]: is a text where an object is expected"},
-		{`{"kind":"A","kind":"B"}`, `f: document 1: line 1: key "kind" already set in map`},
+		{`{"kind":"A","kind":"B"}`, `f: document 1: line 1: kind is already set in line 1`},
 		{`{"kind":"A"`, "f: document 1: line 1: did not find expected ',' or '}'"},
+		{"kind: A\nspec:\n- {a: 1,\n   a.b: 1, a.b: 2}\n", "f: document 1: line 4: spec[0][a.b] is already set in line 4"},
 		{"a: *b\n", "f: document 1: unknown anchor 'b' referenced"},
 	} {
 		if _, err := Read("f", strings.NewReader(c.text)); err == nil || err.Error() != c.want {

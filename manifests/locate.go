@@ -216,7 +216,7 @@ func (t *text) position(n *yamlnodes.Node) Position {
 }
 
 // child returns the node with the position of a field or an element, and the node of its value; nil if it is missing.
-// It searches each mapping once, however often it is merged.
+// It searches each mapping once, also if it is merged several times.
 func child(parent *yamlnodes.Node, step string, searched map[*yamlnodes.Node]bool) (marker, value *yamlnodes.Node) {
 	switch parent.Kind {
 	case yamlnodes.AliasNode:

@@ -20,6 +20,8 @@ type value struct {
 	value any
 	text  *text
 	err   error
+	// repeated are the fields that the text sets more than once.
+	repeated []Repeated
 }
 
 // parse parses a chunk of text: one YAML document, or any number of JSON objects. If the chunk is neither, it parses the
@@ -29,20 +31,36 @@ func parse(chunk *text) []value {
 		return values
 	}
 	v, err := parseYAML(chunk)
-	if parts := objects(chunk); err != nil && len(parts) > 1 && !bytes.HasPrefix(bytes.TrimSpace(chunk.content), []byte("{{")) {
-		var values []value
-		for _, part := range parts {
-			values = append(values, parse(part)...)
-		}
-		return values
-	}
 	switch {
-	case v == nil && err == nil:
+	case err == nil && v == nil:
 		return nil
-	case err != nil && bytes.Contains(chunk.content, []byte("{{")):
+	case err == nil:
+		return []value{{value: v, text: chunk}}
+	case !bytes.HasPrefix(bytes.TrimSpace(chunk.content), []byte("{{")):
+		if parts := objects(chunk); len(parts) > 1 {
+			var values []value
+			for _, part := range parts {
+				values = append(values, parse(part)...)
+			}
+			return values
+		}
+	}
+	if last, repeated := parseLast(chunk); len(repeated) > 0 {
+		return []value{{value: last, text: chunk, repeated: repeated}}
+	}
+	if bytes.Contains(chunk.content, []byte("{{")) {
 		err = errTemplate
 	}
-	return []value{{v, chunk, err}}
+	return []value{{text: chunk, err: err}}
+}
+
+// parseLast parses a YAML document in which a key is there twice: the last one counts, as in kubectl.
+func parseLast(chunk *text) (v any, repeated []Repeated) {
+	data, err := yaml.YAMLToJSON(chunk.content)
+	if err != nil || sigsjson.UnmarshalCaseSensitivePreserveInts(data, &v) != nil || checkEnd(chunk.content) != nil {
+		return nil, nil
+	}
+	return v, chunk.repeated()
 }
 
 // errTemplate replaces the errors of a parser, which are about braces.

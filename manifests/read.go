@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/virtward/virtward/parallel"
+	"github.com/virtward/virtward/limits/parallel"
 )
 
 // Sizes in bytes.
@@ -36,6 +36,9 @@ type Document struct {
 	Index int
 	// Object as it was written.
 	Object *unstructured.Unstructured
+
+	// Repeated are the fields that the text sets more than once, at most 100.
+	Repeated []Repeated
 
 	// text is the text of the document, and base is the path in it to the object.
 	text *text

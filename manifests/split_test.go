@@ -39,7 +39,7 @@ func TestReadParts(t *testing.T) {
 	}{
 		{"an error in the middle", "kind: A\n---\nb: c: d\n---\nkind: C\n", []string{"1 A", "3 C", "2:3:1 line 3: mapping values are not allowed in this context"}},
 		{"errors of several kinds", "[\n---\nkind: B\n---\n\n3\n---\na: 1\na: 2\n---\nkind: E", []string{
-			"2 B", "5 E", "1:1:1 line 1: did not find expected node content", "3:6:1 is the number 3 where an object is expected", `4:9:1 line 9: key "a" already set in map`,
+			"2 B", "4 ", "5 E", "1:1:1 line 1: did not find expected node content", "3:6:1 is the number 3 where an object is expected",
 		}},
 		{"an error without a line", "kind: A\n---\n\nb: *c\n", []string{"1 A", "2:4:1 unknown anchor 'c' referenced"}},
 		{"an open quotation mark", "kind: A\n---\nb: \"c\n---\nkind: C\n", []string{"1 A", "3 C", "2:4:1 line 4: found unexpected end of stream"}},
@@ -51,7 +51,7 @@ func TestReadParts(t *testing.T) {
 		{"lines that end as on old systems", "kind: A\r---\rkind: B\r", []string{"1 A", "2 B"}},
 		{"items", "kind: List\nitems:\n- kind: A\n- 3\n- kind: C\n", []string{"1 A", "1 C", "1:4:3 items[1]: is the number 3 where an object is expected"}},
 		{"JSON objects on lines", "{\"kind\":\"A\"}\n{\"kind\":\n{\"kind\":\"C\"}\n{\n\t\"kind\": \"D\",\n\t\"spec\": {}\n}\n", []string{"1 A", "3 C", "4 D", "2:2:1 line 2: did not find expected node content"}},
-		{"a JSON object with a key twice", "{\"kind\":\"A\"}\n{\"kind\":\"B\",\"kind\":\"C\"}\n{\"kind\":\"D\"}", []string{"1 A", "3 D", `2:2:1 line 2: key "kind" already set in map`}},
+		{"a JSON object with a key twice", "{\"kind\":\"A\"}\n{\"kind\":\"B\",\"kind\":\"C\"}\n{\"kind\":\"D\"}", []string{"1 A", "2 C", "3 D"}},
 		{"flow mappings on lines", "{kind: A}\n{kind: B}\n", []string{"1 A", "2 B"}},
 		{"text behind the end", "---\n{kind: A}\nspec\n---\n  kind: B\nspec: {}\n--- [a]\nb\n", []string{
 			"1:2:1 has text behind its end: separate documents by ---", "2:5:1 has text behind its end: separate documents by ---", "3:7:1 has text behind its end: separate documents by ---",
@@ -68,6 +68,68 @@ func TestReadParts(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The last value counts, as in kubectl.
+func TestRepeated(t *testing.T) {
+	const text = "kind: List\nitems:\n- kind: A\n  spec: {a: 1, b: {c: 1,\n    c: 2}}\n- kind: B\n  kind: C\n"
+	content, err := ReadParts(context.Background(), "f", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range content.Documents {
+		got = append(got, fmt.Sprint(d.Object.Object, d.Repeated))
+	}
+	want := []string{"map[kind:A spec:map[a:1 b:map[c:2]]] [line 5: spec.b.c is already set in line 4]", "map[kind:C] [line 7: kind is already set in line 6]"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	strict := content.Strictly()
+	if len(strict.Documents) != 0 || len(strict.Unreadable) != 2 || strict.Unreadable[1].Line != 7 {
+		t.Errorf("strictly: %v", strict)
+	}
+	content, err = ReadParts(context.Background(), "f", strings.NewReader("{"+strings.Repeat("a: 1, ", 5*maxRepeated)+"}"))
+	if err != nil || len(content.Documents) != 1 || len(content.Documents[0].Repeated) != maxRepeated {
+		t.Errorf("many: %v, %v", content, err)
+	}
+}
+
+// TestRepeatedItems rejects lists that set a field of their own twice: the objects of the first value would be missing.
+func TestRepeatedItems(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []string
+	}{
+		{"kind: List\nitems: [{kind: A}]\nitems: [{kind: B}]\n---\nkind: C\n", []string{"2 C", "1:3:1 line 3: items is already set in line 2"}},
+		{"kind: List\nitems: [{kind: A}]\nitems: []\n", []string{"1:3:1 line 3: items is already set in line 2"}},
+		{"kind: A\nkind: List\nitems: [{kind: B}]\n", []string{"1:2:1 line 2: kind is already set in line 1"}},
+	} {
+		if diff := cmp.Diff(c.want, described(t, c.text)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", c.text, diff)
+		}
+	}
+}
+
+// TestRepeatedDeep reads a file with long names in many objects. The paths of its fields together have gigabytes.
+func TestRepeatedDeep(t *testing.T) {
+	const depth = 1500
+	name := strings.Repeat("k", 1000)
+	text := "kind: A\na: 1\na: 2\nb: " + strings.Repeat("{"+name+": ", depth) + "{c: 1, c: 2}" + strings.Repeat("}", depth) + "\n"
+	allocated := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			content, err := ReadParts(context.Background(), "f", strings.NewReader(text))
+			if err != nil || len(content.Documents) != 1 || len(content.Documents[0].Repeated) != 2 {
+				b.Fatalf("%v, %v", content, err)
+			}
+			if path := content.Documents[0].Repeated[1].Path; len(path) > maxRepeatedPath || !strings.HasPrefix(path, "b.kkk") {
+				b.Fatalf("a path of %d bytes", len(path))
+			}
+		}
+	}).AllocedBytesPerOp()
+	if most := int64(256 << 20); allocated > most {
+		t.Errorf("it allocates %d bytes, more than %d", allocated, most)
 	}
 }
 

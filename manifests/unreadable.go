@@ -66,8 +66,9 @@ func unreadableFile(in Document, err error) *Content {
 	return &Content{Unreadable: []Unreadable{{Document: in, Err: plainly(err)}}}
 }
 
-// Complete returns the documents, or the first error.
+// Complete returns the documents, or the first error. A field that is set more than once is an error.
 func (c *Content) Complete() ([]Document, error) {
+	c = c.Strictly()
 	if len(c.Unreadable) > 0 {
 		return nil, &c.Unreadable[0]
 	}
@@ -96,9 +97,13 @@ func (c *Content) add(in Document, v *value) {
 	for _, err := range errs {
 		c.reject(in.Unreadable(err))
 	}
+	if repeated, ok := besideItems(v.repeated, objects); ok { // the objects of the value before would be missing
+		c.reject(in.rejectFor(repeated))
+		return
+	}
 	for _, o := range objects {
 		found := in
-		found.Object, found.base = o.Unstructured, o.base
+		found.Object, found.base, found.Repeated = o.Unstructured, o.base, within(v.repeated, o.base)
 		c.Documents = append(c.Documents, found)
 	}
 }

@@ -3,35 +3,36 @@ package mutators
 import (
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/fieldpath"
-	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
 )
 
-// ForArchitecture is the layer of an architecture. One that is not known is completed as amd64, as KubeVirt
+// ForArchitecture is the layer of an architecture. One that is not known is completed as the default one, as KubeVirt
 // does; the checks reject it.
 func ForArchitecture(name string) Layer {
-	switch name {
-	case platform.ARM64:
-		return arm64()
-	case platform.S390X:
-		return s390x()
-	default:
-		return amd64()
+	if !architectures.Known(name) {
+		name = architectures.Default
 	}
+	for _, layer := range layers() {
+		if layer.Name == name {
+			return layer
+		}
+	}
+	return Layer{Name: name}
 }
 
-// Architectures are the names that have a layer of their own.
-func Architectures() []string { return []string{platform.AMD64, platform.ARM64, platform.S390X} }
+// layers are those of the architectures, in the order of their table.
+func layers() []Layer { return []Layer{amd64(), arm64(), s390x()} }
 
 // diskBuses are the fields that diskBus fills.
 var diskBuses = []string{"domain.devices.disks[*].disk.bus", "domain.devices.disks[*].cdrom.bus", "domain.devices.disks[*].lun.bus"}
 
 func amd64() Layer {
 	return Layer{
-		Name: platform.AMD64,
+		Name: architectures.AMD64,
 		Steps: []Step{
-			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, BeforeStart: true, Fill: machineType(platform.AMD64)},
+			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, BeforeStart: true, Fill: machineType(architectures.AMD64)},
 			{Name: "disk-bus", Writes: diskBuses, Fill: diskBus(v1.DiskBusSATA)},
 			{Name: "watchdog-action", Writes: []string{"domain.devices.watchdog.i6300esb.action"}, Fill: i6300esbAction},
 		},
@@ -41,9 +42,9 @@ func amd64() Layer {
 // arm64 guests boot from EFI, see the host's CPU, and cannot be given more CPUs or memory while they run.
 func arm64() Layer {
 	return Layer{
-		Name: platform.ARM64,
+		Name: architectures.ARM64,
 		Steps: []Step{
-			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, BeforeStart: true, Fill: machineType(platform.ARM64)},
+			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, BeforeStart: true, Fill: machineType(architectures.ARM64)},
 			{Name: "cpu-model", Writes: []string{"domain.cpu.model"}, Fill: hostPassthrough},
 			{Name: "bootloader", Writes: []string{"domain.firmware.bootloader"}, Fill: efiWithoutSecureBoot},
 			{Name: "disk-bus", Writes: diskBuses, Fill: diskBus(v1.DiskBusVirtio)},
@@ -58,9 +59,9 @@ func arm64() Layer {
 // s390x has no ACPI, and can be given more CPUs but no memory while it runs.
 func s390x() Layer {
 	return Layer{
-		Name: platform.S390X,
+		Name: architectures.S390X,
 		Steps: []Step{
-			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, BeforeStart: true, Fill: machineType(platform.S390X)},
+			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, BeforeStart: true, Fill: machineType(architectures.S390X)},
 			{Name: "acpi", Writes: []string{"domain.features.acpi.enabled"}, Fill: acpi(false)},
 			{Name: "disk-bus", Writes: diskBuses, Fill: diskBus(v1.DiskBusVirtio)},
 			{Name: "watchdog-action", Writes: []string{"domain.devices.watchdog.diag288.action"}, Fill: diag288Action},

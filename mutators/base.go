@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/fieldpath"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -101,7 +101,7 @@ func guestMemory(c *Completion) {
 		provenance.FillPointer(c.Recorder, "domain.memory.guest", &memory.Guest, request)
 	case !limit.IsZero():
 		provenance.FillPointer(c.Recorder, "domain.memory.guest", &memory.Guest, limit)
-	case memory.Hugepages != nil && decodelimits.Parsable(memory.Hugepages.PageSize):
+	case memory.Hugepages != nil && decode.Parsable(memory.Hugepages.PageSize):
 		if page, err := resource.ParseQuantity(memory.Hugepages.PageSize); err == nil {
 			provenance.FillPointer(c.Recorder, "domain.memory.guest", &memory.Guest, page)
 		}

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -101,7 +101,7 @@ func MemoryHotplugObstacle(spec *v1.VirtualMachineInstanceSpec, maxGuest *resour
 		return "memory.guest is not a multiple of " + unit
 	case maxGuest.Value()%block != 0:
 		return "memory.maxGuest is not a multiple of " + unit
-	case spec.Architecture != platform.AMD64:
+	case spec.Architecture != architectures.AMD64:
 		return "memory can be hot-plugged on amd64 only"
 	case domain.Memory.Guest.Value() < minimumGuestSize:
 		return "memory can be hot-plugged into guests of at least 1Gi only"

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
@@ -285,5 +286,18 @@ func TestPresets(t *testing.T) {
 	}
 	if untouched.Domain.Resources.Requests != nil {
 		t.Error("presets that contradict each other were applied")
+	}
+}
+
+// TestLayersOfArchitectures holds that every architecture of the table has a layer of its name, which sets the machine type.
+func TestLayersOfArchitectures(t *testing.T) {
+	for _, name := range architectures.Names() {
+		layer := mutators.ForArchitecture(name)
+		if layer.Name != name || len(layer.Steps) == 0 || layer.Steps[0].Name != "machine-type" {
+			t.Errorf("%s has the layer %q of %d steps", name, layer.Name, len(layer.Steps))
+		}
+	}
+	if layer := mutators.ForArchitecture("sparc64"); layer.Name != architectures.Default {
+		t.Errorf("an unknown architecture has the layer %q", layer.Name)
 	}
 }

@@ -35,7 +35,7 @@ type BaseDefaults struct {
 }
 
 // NewBaseDefaults builds the provider for an architecture from the base layer and those given: the
-// hypervisor's, and the hypervisor's for this architecture. An unknown architecture is completed as amd64.
+// hypervisor's, and the hypervisor's for this architecture. An unknown architecture is completed as the default one.
 // Two steps of one name in one layer are an error.
 func NewBaseDefaults(architecture string, hypervisor, combined Layer) (*BaseDefaults, error) {
 	steps, err := resolve([]Layer{Base(), hypervisor, ForArchitecture(architecture), combined})

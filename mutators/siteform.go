@@ -12,8 +12,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/fieldpath"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // maxTemplate bounds a template, in bytes of JSON. What people write is far below.
@@ -36,7 +36,7 @@ func readTemplate(raw []byte, path *field.Path) (*v1.VirtualMachineInstanceSpec,
 		return nil, field.ErrorList{field.Required(path, "give some fields of the spec of a virtual machine instance")}
 	}
 	specType := reflect.TypeFor[v1.VirtualMachineInstanceSpec]()
-	if err := decodelimits.QuantitiesIn(value, specType, path); err != nil {
+	if err := decode.QuantitiesIn(value, specType, path); err != nil {
 		return nil, field.ErrorList{err}
 	}
 	f := &templateForm{}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/virtward/virtward/limits/memory"
 )
 
 // Bounds of the cache of referenced objects.
@@ -109,7 +111,7 @@ func (c *objectCache) failed(err error) {
 	switch {
 	case errors.Is(err, ErrTooLarge):
 		c.stats.TooLarge++
-	case errors.Is(err, ErrBusy):
+	case errors.Is(err, memory.ErrBusy):
 		c.stats.Rejected++
 	}
 }

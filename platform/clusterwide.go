@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/virtward/virtward/boundedwatch"
+	"github.com/virtward/virtward/limits/watch"
 )
 
 // MaxClusterWide bounds the memory of all objects of one kind, in bytes, by the estimate of MaxCached. Objects beyond it
@@ -28,7 +28,7 @@ type clusterWide struct {
 	// absent is set while the API server says that the kind does not exist.
 	absent atomic.Bool
 	// budget bounds the memory that the objects take.
-	budget *boundedwatch.Budget
+	budget *watch.Budget
 }
 
 // kept is an object of a watch.
@@ -40,13 +40,13 @@ type kept struct {
 	cost   int64
 }
 
-// Cost implements boundedwatch.Sized.
+// Cost implements watch.Sized.
 func (k *kept) Cost() int64 { return k.cost }
 
 func watchClusterWide(client dynamic.Interface, resource schema.GroupVersionResource) (*clusterWide, error) {
 	w := &clusterWide{
-		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(resource), shrinkListed), &unstructured.Unstructured{}, 0, cache.Indexers{}),
-		budget:   boundedwatch.NewBudget(MaxClusterWide),
+		informer: cache.NewSharedIndexInformer(watch.ListWatch(client, client.Resource(resource), shrinkListed), &unstructured.Unstructured{}, 0, cache.Indexers{}),
+		budget:   watch.NewBudget(MaxClusterWide),
 	}
 	exists := func(any) { w.absent.Store(false) } // a kind that sends events exists
 	_, failedBudget := w.informer.AddEventHandler(w.budget.Handler())

@@ -15,14 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/decodelimits"
-)
-
-// Architectures that KubeVirt runs VMs on.
-const (
-	AMD64 = "amd64"
-	ARM64 = "arm64"
-	S390X = "s390x"
+	"github.com/virtward/virtward/api/architectures"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // defaultCPURequest is KubeVirt's default. It is not written into VMs, because virt-controller adds it to the pod.
@@ -90,7 +84,7 @@ type Settings struct {
 
 // Defaults returns the facts of a cluster without a KubeVirt resource: KubeVirt's defaults.
 func Defaults(settings Settings) *Facts {
-	facts, err := fromConfiguration(nil, AMD64, settings)
+	facts, err := fromConfiguration(nil, architectures.Default, settings)
 	if err != nil { // a test covers the built-in defaults
 		panic(fmt.Sprintf("virtward: the built-in defaults are broken: %v", err))
 	}
@@ -107,7 +101,7 @@ func FromKubeVirt(kv *unstructured.Unstructured, settings Settings) (*Facts, err
 	}
 	architecture, _, _ := unstructured.NestedString(kv.Object, "status", "defaultArchitecture")
 	if architecture == "" {
-		architecture = AMD64
+		architecture = architectures.Default
 	}
 	facts, err := fromConfiguration(configuration, architecture, settings)
 	if err != nil {
@@ -139,7 +133,7 @@ func listed(value string) []string {
 }
 
 // MachineType returns the default machine type of an architecture. The deprecated cluster-wide machineType has
-// precedence. As in KubeVirt, an unknown architecture has the machine type of amd64.
+// precedence. As in KubeVirt, an unknown architecture has the machine type of the default one.
 func (f *Facts) MachineType(architecture string) string {
 	if m := f.Configuration.MachineType; m != "" {
 		return m
@@ -155,16 +149,40 @@ func (f *Facts) EmulatedMachines(architecture string) []string {
 	return f.architecture(architecture).EmulatedMachines
 }
 
-func (f *Facts) architecture(name string) *v1.ArchSpecificConfiguration {
-	archs := f.Configuration.ArchitectureConfiguration
-	switch name {
-	case ARM64:
-		return archs.Arm64
-	case S390X:
-		return archs.S390x
-	default:
-		return archs.Amd64
+// FirmwarePath returns the directory of the firmware in the launcher of an architecture. The deprecated cluster-wide ovmfPath has
+// precedence.
+func (f *Facts) FirmwarePath(architecture string) string {
+	if path := f.Configuration.OVMFPath; path != "" {
+		return path
 	}
+	return f.architecture(architecture).OVMFPath
+}
+
+func (f *Facts) architecture(name string) *v1.ArchSpecificConfiguration {
+	of, known := architectures.Find(name)
+	if !known {
+		of, _ = architectures.Find(architectures.Default)
+	}
+	if of.Section == nil {
+		return defaultSection(&of)
+	}
+	return *of.Section(f.Configuration.ArchitectureConfiguration)
+}
+
+// defaultSection returns KubeVirt's defaults for an architecture.
+func defaultSection(of *architectures.Architecture) *v1.ArchSpecificConfiguration {
+	return &v1.ArchSpecificConfiguration{MachineType: of.MachineType, EmulatedMachines: of.EmulatedMachines, OVMFPath: of.Firmware}
+}
+
+// defaultSections returns the defaults of all architectures that have settings.
+func defaultSections() *v1.ArchConfiguration {
+	sections := &v1.ArchConfiguration{}
+	for _, of := range architectures.All() {
+		if of.Section != nil {
+			*of.Section(sections) = defaultSection(&of)
+		}
+	}
+	return sections
 }
 
 // kubeVirtAccounts are the service accounts of KubeVirt's components. They may change a VMI in ways that users may not.
@@ -285,7 +303,7 @@ func merge(over *v1.KubeVirtConfiguration, raw map[string]any) error {
 	if len(raw) == 0 {
 		return nil
 	}
-	if err := decodelimits.QuantitiesIn(raw, reflect.TypeFor[v1.KubeVirtConfiguration](), field.NewPath("spec", "configuration")); err != nil {
+	if err := decode.QuantitiesIn(raw, reflect.TypeFor[v1.KubeVirtConfiguration](), field.NewPath("spec", "configuration")); err != nil {
 		return err
 	}
 	data, err := json.Marshal(raw)
@@ -350,11 +368,7 @@ func defaultConfiguration() *v1.KubeVirtConfiguration {
 			NetworkInterface:                  string(v1.BridgeInterface),
 			PermitBridgeInterfaceOnPodNetwork: &permitBridge,
 		},
-		LiveUpdateConfiguration: &v1.LiveUpdateConfiguration{MaxHotplugRatio: 4},
-		ArchitectureConfiguration: &v1.ArchConfiguration{
-			Amd64: &v1.ArchSpecificConfiguration{MachineType: "q35", EmulatedMachines: []string{"q35*", "pc-q35*"}},
-			Arm64: &v1.ArchSpecificConfiguration{MachineType: "virt", EmulatedMachines: []string{"virt*"}},
-			S390x: &v1.ArchSpecificConfiguration{MachineType: "s390-ccw-virtio", EmulatedMachines: []string{"s390-ccw-virtio*"}},
-		},
+		LiveUpdateConfiguration:   &v1.LiveUpdateConfiguration{MaxHotplugRatio: 4},
+		ArchitectureConfiguration: defaultSections(),
 	}
 }

@@ -18,7 +18,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/virtward/virtward/api/apikinds"
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // Instance reads the VirtualMachineInstance of a VM. It is not cached. The error is NotFound if it does not exist, and
@@ -183,8 +183,8 @@ func (r *reader) small(ctx context.Context, resource schema.GroupVersionResource
 	if err != nil {
 		return 0, err
 	}
-	evaluated, limit := decodelimits.Evaluated(raw, of)
-	if limit != nil || decodelimits.Brackets(evaluated) > maxTypedValues {
+	evaluated, limit := decode.Evaluated(raw, of)
+	if limit != nil || decode.Brackets(evaluated) > maxTypedValues {
 		return 0, ErrTooLarge
 	}
 	return typedSize(raw), use(evaluated)
@@ -193,7 +193,7 @@ func (r *reader) small(ctx context.Context, resource schema.GroupVersionResource
 // typedSize is the size of the JSON of an object for the cache. In their Go types, empty objects and lists need more memory
 // than their JSON.
 func typedSize(raw []byte) int64 {
-	return int64(len(raw)) + bytesPerBracket*int64(decodelimits.Brackets(raw))
+	return int64(len(raw)) + bytesPerBracket*int64(decode.Brackets(raw))
 }
 
 // bytesPerBracket is the bytes of JSON that an object or a list counts for.

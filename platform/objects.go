@@ -41,32 +41,39 @@ type readable struct {
 }
 
 // resources has the kinds that a virtual machine can refer to, those that make or change it for a user, and the guards of these.
-var resources = map[schema.GroupKind]readable{
-	apikinds.Instancetypes.GroupKind():           {GroupVersionResource: apikinds.Instancetypes.GroupVersionResource(), reference: true},
-	apikinds.ClusterInstancetypes.GroupKind():    {GroupVersionResource: apikinds.ClusterInstancetypes.GroupVersionResource(), clusterWide: true, watched: true, reference: true},
-	apikinds.Preferences.GroupKind():             {GroupVersionResource: apikinds.Preferences.GroupVersionResource(), reference: true},
-	apikinds.ClusterPreferences.GroupKind():      {GroupVersionResource: apikinds.ClusterPreferences.GroupVersionResource(), clusterWide: true, watched: true, reference: true},
-	apikinds.Presets.GroupKind():                 {GroupVersionResource: apikinds.Presets.GroupVersionResource(), reference: true},
-	apikinds.DataSources.GroupKind():             {GroupVersionResource: apikinds.DataSources.GroupVersionResource()},
-	apikinds.VirtualImages.GroupKind():           {GroupVersionResource: apikinds.VirtualImages.GroupVersionResource()},
-	apikinds.DataVolumes.GroupKind():             {GroupVersionResource: apikinds.DataVolumes.GroupVersionResource()},
-	apikinds.PersistentVolumeClaims.GroupKind():  {GroupVersionResource: apikinds.PersistentVolumeClaims.GroupVersionResource()},
-	apikinds.StorageClasses.GroupKind():          {GroupVersionResource: apikinds.StorageClasses.GroupVersionResource(), clusterWide: true},
-	apikinds.NetworkAttachments.GroupKind():      {GroupVersionResource: apikinds.NetworkAttachments.GroupVersionResource()},
-	apikinds.ConfigMaps.GroupKind():              {GroupVersionResource: apikinds.ConfigMaps.GroupVersionResource(), metadata: true},
-	apikinds.VolumeSnapshots.GroupKind():         {GroupVersionResource: apikinds.VolumeSnapshots.GroupVersionResource()},
-	apikinds.VirtualMachineInstances.GroupKind(): {GroupVersionResource: apikinds.VirtualMachineInstances.GroupVersionResource(), large: true},
-	apikinds.VirtualMachines.GroupKind():         {GroupVersionResource: apikinds.VirtualMachines.GroupVersionResource(), large: true},
-	apikinds.ReplicaSets.GroupKind():             {GroupVersionResource: apikinds.ReplicaSets.GroupVersionResource(), large: true},
-	apikinds.Pools.GroupKind():                   {GroupVersionResource: apikinds.Pools.GroupVersionResource(), older: "v1alpha1", large: true},
-	apikinds.Snapshots.GroupKind():               {GroupVersionResource: apikinds.Snapshots.GroupVersionResource()},
-	apikinds.SnapshotContents.GroupKind():        {GroupVersionResource: apikinds.SnapshotContents.GroupVersionResource(), large: true},
-	apikinds.Restores.GroupKind():                {GroupVersionResource: apikinds.Restores.GroupVersionResource()},
-	apikinds.Clones.GroupKind():                  {GroupVersionResource: apikinds.Clones.GroupVersionResource()},
-	apikinds.AdmissionPolicies.GroupKind():       {GroupVersionResource: apikinds.AdmissionPolicies.GroupVersionResource(), clusterWide: true},
-	apikinds.AdmissionBindings.GroupKind():       {GroupVersionResource: apikinds.AdmissionBindings.GroupVersionResource(), clusterWide: true},
-	apikinds.Rollouts.GroupKind():                {GroupVersionResource: apikinds.Rollouts.GroupVersionResource()},
-	apikinds.ControllerRevisions.GroupKind():     {GroupVersionResource: apikinds.ControllerRevisions.GroupVersionResource(), immutable: true},
+var resources = withMachines(map[schema.GroupKind]readable{
+	apikinds.Instancetypes.GroupKind():          {GroupVersionResource: apikinds.Instancetypes.GroupVersionResource(), reference: true},
+	apikinds.ClusterInstancetypes.GroupKind():   {GroupVersionResource: apikinds.ClusterInstancetypes.GroupVersionResource(), clusterWide: true, watched: true, reference: true},
+	apikinds.Preferences.GroupKind():            {GroupVersionResource: apikinds.Preferences.GroupVersionResource(), reference: true},
+	apikinds.ClusterPreferences.GroupKind():     {GroupVersionResource: apikinds.ClusterPreferences.GroupVersionResource(), clusterWide: true, watched: true, reference: true},
+	apikinds.Presets.GroupKind():                {GroupVersionResource: apikinds.Presets.GroupVersionResource(), reference: true},
+	apikinds.DataSources.GroupKind():            {GroupVersionResource: apikinds.DataSources.GroupVersionResource()},
+	apikinds.VirtualImages.GroupKind():          {GroupVersionResource: apikinds.VirtualImages.GroupVersionResource()},
+	apikinds.DataVolumes.GroupKind():            {GroupVersionResource: apikinds.DataVolumes.GroupVersionResource()},
+	apikinds.PersistentVolumeClaims.GroupKind(): {GroupVersionResource: apikinds.PersistentVolumeClaims.GroupVersionResource()},
+	apikinds.ResourceQuotas.GroupKind():         {GroupVersionResource: apikinds.ResourceQuotas.GroupVersionResource()},
+	apikinds.StorageClasses.GroupKind():         {GroupVersionResource: apikinds.StorageClasses.GroupVersionResource(), clusterWide: true},
+	apikinds.NetworkAttachments.GroupKind():     {GroupVersionResource: apikinds.NetworkAttachments.GroupVersionResource()},
+	apikinds.ConfigMaps.GroupKind():             {GroupVersionResource: apikinds.ConfigMaps.GroupVersionResource(), metadata: true},
+	apikinds.VolumeSnapshots.GroupKind():        {GroupVersionResource: apikinds.VolumeSnapshots.GroupVersionResource()},
+	apikinds.Snapshots.GroupKind():              {GroupVersionResource: apikinds.Snapshots.GroupVersionResource()},
+	apikinds.SnapshotContents.GroupKind():       {GroupVersionResource: apikinds.SnapshotContents.GroupVersionResource(), large: true},
+	apikinds.Restores.GroupKind():               {GroupVersionResource: apikinds.Restores.GroupVersionResource()},
+	apikinds.Clones.GroupKind():                 {GroupVersionResource: apikinds.Clones.GroupVersionResource()},
+	apikinds.AdmissionPolicies.GroupKind():      {GroupVersionResource: apikinds.AdmissionPolicies.GroupVersionResource(), clusterWide: true},
+	apikinds.AdmissionBindings.GroupKind():      {GroupVersionResource: apikinds.AdmissionBindings.GroupVersionResource(), clusterWide: true},
+	apikinds.Rollouts.GroupKind():               {GroupVersionResource: apikinds.Rollouts.GroupVersionResource()},
+	apikinds.ControllerRevisions.GroupKind():    {GroupVersionResource: apikinds.ControllerRevisions.GroupVersionResource(), immutable: true},
+})
+
+// withMachines adds the kinds that are virtual machines or from which KubeVirt makes them.
+func withMachines(all map[schema.GroupKind]readable) map[schema.GroupKind]readable {
+	machines := apikinds.MachineKinds(func(m *apikinds.Machine) bool { return !m.Parameters })
+	for i := range machines {
+		m := &machines[i]
+		all[m.GroupKind()] = readable{GroupVersionResource: m.GroupVersionResource(), older: m.Older, large: true}
+	}
+	return all
 }
 
 // IsClusterWide reports whether objects of a kind have no namespace.
@@ -143,10 +150,21 @@ func (o *Objects) Ready() error {
 	return fmt.Errorf("the watches of %s have not synced yet", strings.Join(behind, ", "))
 }
 
-// Begin bounds the reads of one request. Until end is called, its reads reserve memory of all requests, and of those of
+// ReserveReads bounds the reads of one request. Until end is called, its reads reserve memory of all requests, and of those of
 // its namespace.
-func (o *Objects) Begin(ctx context.Context, namespace string) (_ context.Context, end func()) {
+func (o *Objects) ReserveReads(ctx context.Context, namespace string) (_ context.Context, end func()) {
 	return begin(ctx, o.shares, namespace)
+}
+
+// ReserveReads is Objects.ReserveReads, for what reads objects through others. If it is nil, the reads have no bound.
+type ReserveReads func(ctx context.Context, namespace string) (_ context.Context, end func())
+
+// Begin bounds the reads of one request, until end is called.
+func (r ReserveReads) Begin(ctx context.Context, namespace string) (_ context.Context, end func()) {
+	if r == nil {
+		return ctx, func() {}
+	}
+	return r(ctx, namespace)
 }
 
 // Statistics returns the counts of reads, and the size of the cache.

@@ -406,3 +406,14 @@ func TestPoolsOfOlderClusters(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherKindsHaveNoOlderVersion: each supported cluster serves the first version of the others.
+func TestOtherKindsHaveNoOlderVersion(t *testing.T) {
+	objects, reads := recorded(t, nil)
+	if _, err := objects.Get(t.Context(), apikinds.VirtualMachines.GroupVersionKind, "shop", "web"); !apierrors.IsNotFound(err) {
+		t.Fatalf("the error is %v", err)
+	}
+	if diff := cmp.Diff(map[string]int{"/apis/kubevirt.io/v1/namespaces/shop/virtualmachines/web": 1}, reads); diff != "" {
+		t.Errorf("reads (-want +got):\n%s", diff)
+	}
+}

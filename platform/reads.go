@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
+	"github.com/virtward/virtward/limits/memory"
 )
 
 // Bounds of reads, in bytes. Users write the objects that virtual machines refer to. So each object is bounded before it
@@ -33,7 +34,7 @@ const (
 	maxListed = 100
 	// MaxReads bounds the memory of the decoded objects of all requests: maxSmallReads and maxLargeReads. A request reserves
 	// reserveSmall of the first for all small objects, and up to reserveLarge of the second once it reads a larger one. A small
-	// object has at most maxSmallValues objects and lists, and a large one at most decodelimits.MaxValues, so the decoded object
+	// object has at most maxSmallValues objects and lists, and a large one at most decode.MaxValues, so the decoded object
 	// fits into the reservation.
 	MaxReads      = maxSmallReads + maxLargeReads
 	maxSmallReads = 16 << 20
@@ -54,10 +55,10 @@ var ErrTooLarge = errors.New("it is too large to be read")
 
 // readShares is the memory of all reads. Small and larger objects have memory of their own: a request that has reserved memory for
 // small objects waits for more, and the requests that it waits for do not wait for memory for small objects.
-type readShares struct{ small, large *Shares }
+type readShares struct{ small, large *memory.Shares }
 
 func newReadShares() readShares {
-	return readShares{small: NewShares(maxSmallReads), large: NewShares(maxLargeReads)}
+	return readShares{small: memory.NewShares(maxSmallReads), large: memory.NewShares(maxLargeReads)}
 }
 
 // session is the memory that the reads of one request reserve. Only one goroutine at a time uses it.
@@ -75,12 +76,12 @@ type reservation struct {
 }
 
 // take reserves bytes. It never waits while it has a smaller reservation: what was read with that is garbage by now.
-func (r *reservation) take(ctx context.Context, shares *Shares, namespace string, bytes int64) error {
+func (r *reservation) take(ctx context.Context, shares *memory.Shares, namespace string, bytes int64) error {
 	if bytes <= r.bytes {
 		return nil
 	}
 	r.end()
-	release, err := shares.Take(ctx, namespace, bytes)
+	release, err := shares.Acquire(ctx, namespace, bytes)
 	if err != nil {
 		return err
 	}
@@ -193,8 +194,8 @@ func (r *reader) rawInto(ctx context.Context, request *rest.Request, most int64,
 
 // bounded decodes an object. The error is ErrTooLarge if its evaluated part is too large, or has too many values.
 func bounded(raw []byte, most int64) (*unstructured.Unstructured, error) {
-	evaluated, limit := decodelimits.Evaluated(raw, reflect.TypeFor[any]())
-	if limit != nil || int64(len(evaluated)) > most || most <= maxList && decodelimits.Brackets(evaluated) > maxSmallValues {
+	evaluated, limit := decode.Evaluated(raw, reflect.TypeFor[any]())
+	if limit != nil || int64(len(evaluated)) > most || most <= maxList && decode.Brackets(evaluated) > maxSmallValues {
 		return nil, ErrTooLarge
 	}
 	object := &unstructured.Unstructured{}

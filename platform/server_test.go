@@ -2,7 +2,6 @@ package platform_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
 	"slices"
@@ -10,13 +9,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/crds"
+	"github.com/virtward/virtward/test/planes"
 )
 
 // served has the definitions in the API server of these tests. DataSources are not among them.
@@ -30,38 +28,16 @@ var served = []string{
 }
 
 // shared is the API server of this package. Tests without it do not wait for it.
-var shared struct {
-	once    sync.Once
-	cluster *controlplane.ControlPlane
-	err     error
-}
+var shared = planes.Shared{Options: func() (controlplane.Options, error) {
+	definitions, err := definitions()
+	return controlplane.Options{CRDs: definitions}, err
+}}
 
-func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard()) // without the warning that presets are deprecated
-	code := m.Run()
-	if shared.cluster != nil {
-		if err := shared.cluster.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
 func server(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
-	shared.once.Do(func() {
-		definitions, err := definitions()
-		if err != nil {
-			shared.err = err
-			return
-		}
-		shared.cluster, shared.err = controlplane.Start(context.Background(), controlplane.Options{CRDs: definitions})
-	})
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.cluster
+	return shared.Start(t)
 }
 
 func definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {

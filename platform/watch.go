@@ -18,7 +18,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/api/apikinds"
-	"github.com/virtward/virtward/boundedwatch"
+	"github.com/virtward/virtward/limits/watch"
 )
 
 // KubeVirts is the resource with the configuration of KubeVirt.
@@ -48,7 +48,7 @@ func NewWatcher(client dynamic.Interface, settings Settings, clk clock.PassiveCl
 		settings: settings,
 		clock:    clk,
 		onChange: onChange,
-		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(KubeVirts), shrinkListed), &unstructured.Unstructured{}, 0, cache.Indexers{}),
+		informer: cache.NewSharedIndexInformer(watch.ListWatch(client, client.Resource(KubeVirts), shrinkListed), &unstructured.Unstructured{}, 0, cache.Indexers{}),
 	}
 	err := errors.Join(w.informer.SetWatchErrorHandlerWithContext(w.watchFailed), w.informer.SetTransform(func(object any) (any, error) {
 		if kv, ok := object.(*unstructured.Unstructured); ok {

@@ -40,6 +40,8 @@ type Policy struct {
 	readsRequest bool
 	// readsNamespace reports whether the policy reads the namespace of the object.
 	readsNamespace bool
+	// readsPod and readsDomain report whether the policy reads the pod or the domain.
+	readsPod, readsDomain bool
 	// references are the kinds of referenced objects that the policy reads, sorted.
 	references []string
 	// recorder receives the outcomes of evaluations; nil for none.
@@ -227,7 +229,8 @@ func (p *Policy) finish(problems []diagnostics.Problem) (*Policy, []diagnostics.
 		p.conditions, p.evaluator = nil, nil
 	}
 	p.unauditable, p.readsRequest = p.whyNotAuditable(), len(p.whatReadsRequest()) > 0
-	p.readsNamespace = p.matcher.namespaces != nil || p.conditions.reads(namespaceObject) || p.evaluator != nil && p.evaluator.Reads(namespaceObject)
+	p.readsNamespace = p.matcher.namespaces != nil || p.reads(namespaceObject)
+	p.readsPod, p.readsDomain = p.reads("pod"), p.reads("domain")
 	p.references = p.conditions.references()
 	if p.evaluator != nil {
 		p.references = append(p.references, p.evaluator.References()...)
@@ -239,6 +242,11 @@ func (p *Policy) finish(problems []diagnostics.Problem) (*Policy, []diagnostics.
 		problems[maxProblems-1].Message = texts.Shorten(fmt.Sprintf("%s (and %d more problems)", problems[maxProblems-1].Message, more), diagnostics.MaxMessage)
 	}
 	return p, problems
+}
+
+// reads reports whether the policy reads a document.
+func (p *Policy) reads(document string) bool {
+	return p.conditions.reads(document) || p.evaluator != nil && p.evaluator.Reads(document)
 }
 
 // distinct returns the problems without duplicates, errors first.
@@ -292,10 +300,7 @@ func (p *Policy) doubtfulKinds() []diagnostics.Problem {
 	if !slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachine) || slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachineInstance) || p.onlyDeletes() {
 		return nil
 	}
-	reads := func(document string) bool {
-		return p.conditions.reads(document) || p.evaluator != nil && p.evaluator.Reads(document)
-	}
-	if !slices.ContainsFunc([]string{"vm", "provenance", "instancetype", "preference"}, reads) {
+	if !slices.ContainsFunc([]string{"vm", "provenance", "instancetype", "preference", "pod", "domain"}, p.reads) {
 		return nil
 	}
 	return []diagnostics.Problem{{

@@ -11,6 +11,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/domain"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies/rego"
 	"github.com/virtward/virtward/provenance"
@@ -28,6 +29,14 @@ func TestBothLanguagesSeeTheSame(t *testing.T) {
 		Preference:   &instancetypev1beta1.VirtualMachinePreferenceSpec{Machine: &instancetypev1beta1.MachinePreferences{PreferredMachineType: "q35"}},
 		Provenance:   []provenance.Change{{Path: "spec.architecture", Layer: "base"}, {Path: "spec.architecture", Layer: "kvm"}},
 		Facts:        platform.Defaults(platform.Settings{}), Requester: "alice", References: cel.NewReferences(), Params: map[string]any{"a": []any{int64(1), "b"}, "c": 2.5},
+		Previews: &cel.Previews{
+			Pod: func() (*corev1.Pod, error) {
+				return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "launcher"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "compute"}}}}, nil
+			},
+			Domain: func() (*domain.Domain, error) {
+				return &domain.Domain{Name: "db", VCPU: &domain.DomainVCPU{Value: 2}, Features: &domain.DomainFeatureList{}}, nil
+			},
+		},
 		Request: cel.Request{Operation: "UPDATE", Name: "db", Namespace: "default", Kind: metav1.GroupVersionKind{Kind: "VirtualMachine"}, Resource: metav1.GroupVersionResource{Resource: "virtualmachines"}},
 	}
 	d.Instancetype.(*instancetypev1beta1.VirtualMachineInstancetypeSpec).Memory.Guest = resource.MustParse("2048Mi")
@@ -52,6 +61,11 @@ func TestBothLanguagesSeeTheSame(t *testing.T) {
 		value, err := program.Eval(scope.Activation(d), cel.NewBudget())
 		if err != nil {
 			t.Fatal(err)
+		}
+		if compute, later := document.(rego.Computed); later {
+			if document, err = compute(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		expression, module := jsonOf(t, value), jsonOf(t, document)
 		if expression == nil || module == nil {

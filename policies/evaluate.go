@@ -16,8 +16,8 @@ import (
 // Evaluator evaluates the requirements of a policy: validations in CEL, or a module in Rego. It is immutable and safe
 // for concurrent use.
 type Evaluator interface {
-	// Evaluate returns the violations of a case, and the errors of what could not be evaluated.
-	Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError)
+	// FindViolations returns the violations of a case, and the errors of what could not be evaluated.
+	FindViolations(c *Case) ([]diagnostics.Violation, []EvaluationError)
 	// Unauditable returns why the audit cannot evaluate it; nil if it can.
 	Unauditable() []string
 	// Reads reports whether it reads a document, by its name in expressions.
@@ -96,8 +96,8 @@ func scopeOptions(spec *policyv1alpha1.VirtualMachinePolicySpec, p *params, vari
 	return options
 }
 
-// Evaluate implements Evaluator.
-func (v *validations) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError) {
+// FindViolations implements Evaluator.
+func (v *validations) FindViolations(c *Case) ([]diagnostics.Violation, []EvaluationError) {
 	var violations []diagnostics.Violation
 	var errs []EvaluationError
 	activation, budget := v.scope.Activation(c.Documents), c.budget

@@ -70,7 +70,7 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	if !p.denies() {
 		c.spare = s.spare
 	}
-	violations, errs := p.evaluator.Evaluate(c)
+	violations, errs := p.evaluator.FindViolations(c)
 	p.recordErrors(s, own, errs)
 	if len(errs) > 0 && p.ended(s, own) {
 		return []validators.Finding{p.skipped(s)}

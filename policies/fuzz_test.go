@@ -14,9 +14,9 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
@@ -130,7 +130,7 @@ rego:
 func (j *evaluate) check(t *testing.T, object, old []byte) {
 	t.Helper()
 	for _, o := range [][]byte{object, old} {
-		if decodelimits.Object(o, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(o, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+		if decode.Object(o, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decode.Object(o, reflect.TypeFor[v1.VirtualMachine]()) != nil {
 			return // no caller decodes these
 		}
 	}
@@ -192,7 +192,7 @@ func recordedObjects(t testing.TB) [][]byte {
 	t.Helper()
 	var objects [][]byte
 	for _, name := range []string{"admission.jsonl", "panics.jsonl"} {
-		data, err := os.ReadFile(filepath.Join("..", "test", "conformance", "testdata", name))
+		data, err := os.ReadFile(filepath.Join("..", "conformance", "testdata", name))
 		if err != nil {
 			t.Fatal(err)
 		}

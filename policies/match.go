@@ -165,6 +165,14 @@ func (m *matcher) doubts() []diagnostics.Problem {
 	if slices.Contains(m.operations, policyv1alpha1.PolicyDelete) && slices.Contains(m.kinds, policyv1alpha1.PolicyVirtualMachineTemplate) {
 		doubt(matchPath.Child("operations"), "deletions of a VirtualMachineTemplate are not evaluated")
 	}
+	if slices.Contains(m.kinds, policyv1alpha1.PolicyPlugin) {
+		if slices.Contains(m.operations, policyv1alpha1.PolicyDelete) {
+			doubt(matchPath.Child("operations"), "deletions of a Plugin are not evaluated")
+		}
+		if m.namespaces != nil && !m.namespaces.Matches(labels.Set{corev1.LabelMetadataName: ""}) {
+			doubt(matchPath.Child("namespaceSelector"), "a Plugin has no namespace: the policy is not evaluated on it")
+		}
+	}
 	for i := range m.exceptions {
 		for j, namespace := range m.exceptions[i].Namespaces {
 			if namespace == "*" && len(m.exceptions[i].Names) == 0 {

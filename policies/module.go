@@ -32,9 +32,12 @@ func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (
 	return &module{compiled}, nil
 }
 
-// Evaluate implements Evaluator.
-func (m *module) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError) {
+// FindViolations implements Evaluator.
+func (m *module) FindViolations(c *Case) ([]diagnostics.Violation, []EvaluationError) {
 	if err := c.Documents.References.Of(m.References()); err != nil {
+		return nil, []EvaluationError{{moduleField, err}}
+	}
+	if err := m.preview(c); err != nil {
 		return nil, []EvaluationError{{moduleField, err}}
 	}
 	in, err := c.input.of(c.Documents)
@@ -56,6 +59,24 @@ func (m *module) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError) 
 		return nil, []EvaluationError{{moduleField, err}}
 	}
 	return violations, nil
+}
+
+// preview computes the pod and the domain if the module reads them. Each module pays for them, also if another policy has read
+// them before.
+func (m *module) preview(c *Case) error {
+	for _, name := range cel.PreviewNames() {
+		if !m.compiled.Reads(name) {
+			continue
+		}
+		made := c.Documents.Preview(name)
+		if !c.budget.Spend(made.Units) {
+			return fmt.Errorf("%w, in %s", cel.ErrBudget, name)
+		}
+		if made.Err != nil {
+			return made.Err
+		}
+	}
+	return nil
 }
 
 // Unauditable implements Evaluator.
@@ -107,6 +128,12 @@ func regoDocuments(d *cel.Documents) map[string]any {
 	documents := map[string]any{
 		"object": d.Object, "oldObject": d.OldObject, "instancetype": d.Instancetype, "preference": d.Preference,
 		"provenance": layers(d), "platform": described(d), "rollout": d.Rollout.Complete(),
+	}
+	for _, name := range cel.PreviewNames() {
+		documents[name] = rego.Computed(func() (any, error) {
+			made := d.Preview(name)
+			return made.Value, made.Err
+		})
 	}
 	if d.References != nil {
 		documents["references"] = d.References

@@ -11,8 +11,9 @@ import (
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
-	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+	pluginv1alpha1 "kubevirt.io/api/plugin/v1alpha1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/fieldpath"
 )
@@ -28,25 +29,31 @@ type kind struct {
 	vm, machine string
 	// object is the Go type; nil if there is none.
 	object reflect.Type
+	// plain reports whether the object has no virtual machine.
+	plain bool
 	// fields are the names below spec that belong to the object, not to the effective VM.
 	fields []string
 }
 
 // evaluated returns the kinds that policies are evaluated on.
 func evaluated() []kind {
-	machine := fieldpath.NamesOf(reflect.TypeFor[v1.VirtualMachineSpec]())
-	return []kind{
-		{name: policyv1alpha1.PolicyVirtualMachine, vm: "spec.template", object: reflect.TypeFor[v1.VirtualMachine](), fields: machine},
-		{name: policyv1alpha1.PolicyVirtualMachineInstance, object: reflect.TypeFor[v1.VirtualMachineInstance]()},
-		{
-			name: policyv1alpha1.PolicyVirtualMachineTemplate, vm: "spec.virtualMachine.spec.template", machine: "spec.virtualMachine",
-			fields: []string{"message", "parameters", "virtualMachine"},
-		},
-		{
-			name: policyv1alpha1.PolicyVirtualMachinePool, vm: "spec.virtualMachineTemplate.spec.template", machine: "spec.virtualMachineTemplate",
-			object: reflect.TypeFor[poolv1beta1.VirtualMachinePool](), fields: fieldpath.NamesOf(reflect.TypeFor[poolv1beta1.VirtualMachinePoolSpec]()),
-		},
+	machines := apikinds.MachineKinds(func(m *apikinds.Machine) bool { return m.Policies })
+	kinds := make([]kind, 0, len(machines)+1)
+	for i := range machines {
+		m := &machines[i]
+		k := kind{name: policyv1alpha1.PolicyKind(m.Kind), vm: m.EffectiveVM()}
+		if m.Makes == apikinds.VirtualMachine {
+			k.machine = m.Template
+		}
+		if m.Makes != "" {
+			k.fields = fieldpath.NamesOf(m.Spec())
+		}
+		if !m.Parameters {
+			k.object = m.Type
+		}
+		kinds = append(kinds, k)
 	}
+	return append(kinds, kind{name: policyv1alpha1.PolicyPlugin, plain: true, object: reflect.TypeFor[pluginv1alpha1.Plugin]()})
 }
 
 // place is the position of a field.
@@ -61,6 +68,9 @@ type place struct {
 func (k *kind) place(path string) place {
 	if rest, ok := strings.CutPrefix(path, "object."); ok {
 		return place{path: rest}
+	}
+	if k.plain {
+		return place{path: path}
 	}
 	if rest, ok := strings.CutPrefix(path, "vm."); ok {
 		return k.ofVM(rest)

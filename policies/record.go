@@ -2,6 +2,7 @@ package policies
 
 import (
 	"errors"
+	"strings"
 	"time" //nolint:depguard // the time comes in as a value; there is no clock here
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,6 +10,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/validators"
 )
 
 // OrdinaryBytes is the size of an ordinary object, in bytes of JSON. Virtual machines have a few kilobytes. Authors of
@@ -20,6 +22,8 @@ const OrdinaryBytes = 32 << 10
 // name of an object or the text of an error.
 type Recorder interface {
 	Record(Outcome)
+	// Denied is called for each request that the policy denied, with its time.
+	Denied(at time.Time)
 }
 
 // Outcome is what one evaluation of a policy reports.
@@ -90,6 +94,22 @@ func (p *Policy) record(s *subject, own bool, failures ...Failure) {
 		}
 	}
 	p.recorder.Record(outcome)
+}
+
+// Denied reports the policies that denied a request at a time, of its findings. Each policy counts once.
+func (s *Set) Denied(at time.Time, findings []validators.Finding) {
+	seen := map[string]bool{}
+	for i := range findings {
+		f := &findings[i]
+		name, ofPolicy := strings.CutPrefix(f.Rule, RulePrefix)
+		if !ofPolicy || seen[name] || f.Severity != validators.Deny || f.Exempted != nil || IsSkipped(f) {
+			continue
+		}
+		seen[name] = true
+		if p := s.Find(name); p != nil && p.recorder != nil {
+			p.recorder.Denied(at)
+		}
+	}
 }
 
 // recordErrors reports an evaluation with errors; without any, the policy was evaluated.

@@ -7,23 +7,55 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/validators"
 )
 
 // outcomes is a Recorder.
 type outcomes struct {
-	mu  sync.Mutex
-	all []policies.Outcome
+	mu     sync.Mutex
+	all    []policies.Outcome
+	denied []time.Time
 }
 
 func (o *outcomes) Record(one policies.Outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.all = append(o.all, one)
+}
+
+func (o *outcomes) Denied(at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.denied = append(o.denied, at)
+}
+
+// Each policy that denied a request counts once. Warnings, findings with an exception, and rules do not count.
+func TestDenied(t *testing.T) {
+	first, second := &outcomes{}, &outcomes{}
+	recorded := func(name string, recorder policies.Recorder) *policies.Policy {
+		return policies.Recorded(compile(t, name, `{enforcement: Deny, validations: [{expression: "false", message: m}]}`), recorder)
+	}
+	set := policies.NewSet("virtward", recorded("first", first), recorded("second", second), compile(t, "third", `{enforcement: Deny, validations: [{expression: "false", message: m}]}`))
+	at := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	set.Denied(at, []validators.Finding{
+		{Rule: "policy/first", Severity: validators.Deny},
+		{Rule: "policy/first", Severity: validators.Deny},
+		{Rule: "policy/second", Severity: validators.Warn},
+		{Rule: "first", Severity: validators.Deny},
+		{Rule: "policy/third", Severity: validators.Deny},
+		{Rule: "policy/gone", Severity: validators.Deny},
+		{Rule: "policy/second", Severity: validators.Deny, Exempted: &validators.Exemption{}},
+	})
+	if len(first.denied) != 1 || !first.denied[0].Equal(at) || len(second.denied) > 0 {
+		t.Errorf("denied %v and %v", first.denied, second.denied)
+	}
+	(*policies.Set)(nil).Denied(at, []validators.Finding{{Rule: "policy/first", Severity: validators.Deny}})
 }
 
 // costly is an expression that exceeds the limit of an expression on every object.

@@ -17,7 +17,9 @@ type Set struct {
 	policies  []*Policy
 	// readsNamespaces reports whether one of the policies reads the namespace of the object.
 	readsNamespaces bool
-	index           map[question][]*Policy
+	// pods and domains report whether one of the policies reads the pod or the domain.
+	pods, domains bool
+	index         map[question][]*Policy
 	// references are the kinds of referenced objects that policies which deny read, and others those that only other
 	// policies read.
 	references, others map[question][]string
@@ -45,6 +47,7 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 		p := byName[name]
 		s.policies = append(s.policies, p)
 		s.readsNamespaces = s.readsNamespaces || p.readsNamespace
+		s.pods, s.domains = s.pods || p.readsPod, s.domains || p.readsDomain
 		for _, kind := range p.matcher.kinds {
 			for _, operation := range p.matcher.operations {
 				q := question{kind, operation}
@@ -114,6 +117,12 @@ func (s *Set) Policies() []*Policy {
 // ReadsNamespaces reports whether one of the policies selects namespaces by their labels, or reads namespaceObject. If
 // not, evaluation needs only the name of the namespace.
 func (s *Set) ReadsNamespaces() bool { return s != nil && s.readsNamespaces }
+
+// ReadsPod reports whether one of the policies reads the pod. If not, evaluation does not need it.
+func (s *Set) ReadsPod() bool { return s != nil && s.pods }
+
+// ReadsDomain reports whether one of the policies reads the domain. If not, evaluation does not need it.
+func (s *Set) ReadsDomain() bool { return s != nil && s.domains }
 
 // Find returns the policy with a name; nil if there is none.
 func (s *Set) Find(name string) *Policy {
@@ -220,9 +229,9 @@ func (s *Set) ReadsRequest(kind policyv1alpha1.PolicyKind, operation policyv1alp
 	return s != nil && slices.ContainsFunc(s.index[question{kind, operation}], func(p *Policy) bool { return p.readsRequest })
 }
 
-// Deletes reports whether a policy is evaluated on deletions of a kind. Templates are not evaluated.
+// Deletes reports whether a policy is evaluated on deletions of a kind. Templates and Plugins are not evaluated.
 func (s *Set) Deletes(kind policyv1alpha1.PolicyKind) bool {
-	return s != nil && kind != policyv1alpha1.PolicyVirtualMachineTemplate && len(s.index[question{kind, policyv1alpha1.PolicyDelete}]) > 0
+	return s != nil && kind != policyv1alpha1.PolicyVirtualMachineTemplate && kind != policyv1alpha1.PolicyPlugin && len(s.index[question{kind, policyv1alpha1.PolicyDelete}]) > 0
 }
 
 // DeniesUnreadable reports whether a policy denies deletions of a kind if it cannot be evaluated.

@@ -12,15 +12,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/virtward/virtward/policies"
 )
 
 // Path is the path at which a process serves its Report.
 const Path = "/policy-counts"
 
-// Version is that of the format. A reader ignores Reports of other versions.
-const Version = 1
+// Version is that of the format. A reader ignores Reports of other versions. Version 1 had no denials.
+const Version = 2
 
 // MaxReport bounds a Report, in bytes of JSON. It has room for all policies that do not deny, which are bounded too (see
 // configcache), and for 1,000 that deny. Further policies are left out.
@@ -33,7 +31,7 @@ type Report struct {
 	Instance string `json:"instance"`
 	// Started is the time of the start, in seconds since 1970.
 	Started int64 `json:"started"`
-	// Policies are those that had a failure.
+	// Policies are those that had a failure, or denied a request.
 	Policies []Policy `json:"policies"`
 }
 
@@ -77,7 +75,7 @@ func (s *Source) Report() Report {
 	return r
 }
 
-// counts iterates over the counts of the policies that had a failure.
+// counts iterates over the counts of the policies that had a failure, or denied a request.
 func (s *Source) counts(yield func(Policy) bool) {
 	for _, c := range s.Policies() {
 		if c.Tally == nil {
@@ -214,7 +212,7 @@ func (p *Policy) validate(now int64) error {
 // validate also sets times after now to now.
 func (f *Failure) validate(now int64) error {
 	switch {
-	case !fieldForm.MatchString(f.Field) || !slices.Contains(policies.FailureReasons(), f.Reason):
+	case !fieldForm.MatchString(f.Field) || !slices.Contains(reasons(), f.Reason):
 		return errors.New("the counts have an invalid failure")
 	case f.Count < 1 || f.Count > mostCount || f.First < 0 || f.First > f.Last:
 		return errors.New("the counts have an invalid count")

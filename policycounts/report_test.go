@@ -34,7 +34,9 @@ func served(t *testing.T, counted ...Counted) string {
 }
 
 func TestReport(t *testing.T) {
-	body := served(t, Counted{"u-1", 3, failing(1)}, Counted{"u-2", 1, NewTally()}, Counted{"u-3", 1, nil}, Counted{"u-4", 2, failing(2)})
+	denying := NewTally()
+	denying.Denied(noon)
+	body := served(t, Counted{"u-1", 3, failing(1)}, Counted{"u-2", 1, NewTally()}, Counted{"u-3", 1, nil}, Counted{"u-4", 2, failing(2)}, Counted{"u-5", 1, denying})
 	got, err := Read(strings.NewReader(body), noon)
 	if err != nil {
 		t.Fatalf("%v: %s", err, body)
@@ -45,9 +47,10 @@ func TestReport(t *testing.T) {
 		}
 		return all
 	}
-	want := Report{Version: 1, Instance: instance, Started: noon.Unix(), Policies: []Policy{
+	want := Report{Version: 2, Instance: instance, Started: noon.Unix(), Policies: []Policy{
 		{UID: "u-1", Generation: 3, Evaluations: 1, Namespaces: 1, Failures: fields(1)},
 		{UID: "u-4", Generation: 2, Evaluations: 2, Namespaces: 1, Failures: fields(2)},
+		{UID: "u-5", Generation: 1, Failures: []Failure{{"spec", Denied, 1, noon.Unix(), noon.Unix()}}},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
@@ -77,8 +80,8 @@ func TestReadRejects(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
 		"no JSON":                        {valid, "<html>", "invalid character"},
 		"too long":                       {valid, valid + strings.Repeat(" ", MaxReport), "more than 2097152 bytes"},
-		"another version":                {`"version":1`, `"version":2,"more":{}`, "another version: 2"},
-		"no version":                     {`"version":1,`, ``, "another version: 0"},
+		"another version":                {`"version":2`, `"version":3,"more":{}`, "another version: 3"},
+		"no version":                     {`"version":2,`, ``, "another version: 0"},
 		"an unknown field":               {`"uid"`, `"object":"db","uid"`, `unknown field "object"`},
 		"two documents":                  {valid, valid + valid, "invalid character"},
 		"no instance":                    {instance, "", "no valid instance"},

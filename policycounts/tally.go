@@ -21,8 +21,15 @@ const (
 	TallyBytes = MaxFailures*96 + 2*MaxNamespaces*8 + 192
 )
 
-// wholePolicy is the field of failures that are not those of an expression.
+// wholePolicy is the field of failures that are not those of an expression, and of denials.
 const wholePolicy = "spec"
+
+// Denied is the reason of a Failure that counts the requests which the policy denied. It is not one of
+// policies.FailureReasons: the requests violate the policy, or it cannot be evaluated.
+const Denied = "denied"
+
+// reasons are those of Failures.
+func reasons() []string { return append(policies.FailureReasons(), Denied) }
 
 // Tally counts the evaluations of one policy. It is safe for concurrent use. Create it with NewTally.
 type Tally struct {
@@ -36,11 +43,11 @@ type Tally struct {
 	evaluated, overrun []uint64
 }
 
-// Failure is an expression that failed for a reason.
+// Failure is an expression that failed for a reason, or a policy that denied requests.
 type Failure struct {
 	// Field of the policy: spec.validations[0].expression.
 	Field string `json:"field"`
-	// Reason is one of policies.FailureReasons.
+	// Reason is one of policies.FailureReasons, or Denied.
 	Reason string `json:"reason"`
 	// Count is the number of evaluations in which it failed.
 	Count int64 `json:"count"`
@@ -73,6 +80,13 @@ func (t *Tally) Record(o policies.Outcome) {
 	}
 }
 
+// Denied implements policies.Recorder.
+func (t *Tally) Denied(at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fail(wholePolicy, Denied, at)
+}
+
 // skipped reports whether a policy was not evaluated: it does not count as an evaluation within its limits.
 func skipped(failures []policies.Failure) bool {
 	for i := range failures {
@@ -86,7 +100,7 @@ func skipped(failures []policies.Failure) bool {
 // fail counts a failure. The caller holds the lock.
 func (t *Tally) fail(field, reason string, at time.Time) {
 	found := t.find(field, reason)
-	if found == nil && len(t.failures) >= MaxFailures-len(policies.FailureReasons()) && field != wholePolicy {
+	if found == nil && len(t.failures) >= MaxFailures-len(reasons()) && field != wholePolicy {
 		field = wholePolicy
 		found = t.find(field, reason)
 	}

@@ -61,6 +61,24 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// Denials are counted beside failures, also if many expressions fail.
+func TestDenied(t *testing.T) {
+	tally := failing(2 * MaxFailures)
+	tally.Denied(noon.Add(time.Minute))
+	tally.Denied(noon)
+	counts := tally.Counts()
+	want := Failure{"spec", Denied, 2, noon.Unix(), noon.Unix() + 60}
+	if got := counts.Failures[0]; got != want || len(counts.Failures) > MaxFailures || counts.Evaluations != 2*MaxFailures {
+		t.Errorf("%d evaluations, %d failures, the first %+v, want %+v", counts.Evaluations, len(counts.Failures), got, want)
+	}
+	for _, reason := range policies.FailureReasons() {
+		tally.Record(policies.Outcome{At: noon, Failures: []policies.Failure{failure("spec.variables[0].expression", reason)}})
+	}
+	if n := len(tally.Counts().Failures); n > MaxFailures {
+		t.Errorf("%d failures", n)
+	}
+}
+
 // A policy has up to 64 conditions and 64 validations, and objects are in any number of namespaces.
 func TestTallyIsBounded(t *testing.T) {
 	tally := NewTally()

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/virtward/virtward/api/architectures"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/platform"
 )
@@ -115,7 +116,7 @@ func (c *checking) facts(at string, f *Facts) {
 		}
 	}
 	if f.Architecture != "" {
-		c.wrong(at+".architecture", oneOf(f.Architecture, platform.AMD64, platform.ARM64, platform.S390X))
+		c.wrong(at+".architecture", oneOf(f.Architecture, architectures.Names()...))
 	}
 }
 

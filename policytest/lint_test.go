@@ -116,7 +116,7 @@ spec:
 			"s.yaml": goodSuite + "  - {}\n", "other.yaml": "{{ a template }}: {",
 		}, []string{
 			"a.yaml:4:8: spec.enforcment: unknown field: did you mean enforcement? lint/readable",
-			"b.yaml:1:1: apiVersion: policy.virtward.io/v9 must be policy.virtward.io/v1alpha1 lint/readable",
+			`b.yaml:1:1: apiVersion: no matches for kind "VirtualMachinePolicy" in version "policy.virtward.io/v9": use policy.virtward.io/v1alpha1 lint/readable`,
 			"c.yaml:1:1: document 1: line 1: did not find expected key lint/readable",
 			"s.yaml:10:5: tests[0].cases[1].name: must not be empty lint/readable",
 			"s.yaml:10:5: tests[0].cases[1].expect: must have a verdict, violations, a message, a field, exempted policies or an error lint/readable",

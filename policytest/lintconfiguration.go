@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/architectures"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/evaluator/offline"
@@ -20,13 +21,14 @@ import (
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/schemas"
 	"github.com/virtward/virtward/validators"
 )
 
 // lintConfiguration returns the problems of an object that is not a policy, without those that its schema finds.
 func (j *Runner) lintConfiguration(d manifests.Document) []Problem {
-	if version := d.Object.GetAPIVersion(); version != policyv1alpha1.GroupVersion.String() {
-		return []Problem{at(d, "apiVersion", fmt.Sprintf("%s must be %s", version, policyv1alpha1.GroupVersion)).under(LintReadable)}
+	if err := schemas.Match("", d.Object.GroupVersionKind()); err != nil {
+		return []Problem{at(d, "apiVersion", err.Error()).under(LintReadable)}
 	}
 	switch d.Object.GetKind() {
 	case apikinds.RuleSettings:
@@ -166,9 +168,12 @@ func probes(defaults *policyv1alpha1.VirtualMachineDefaults) []*Situation {
 	if len(hypervisors) == 0 {
 		hypervisors = platform.HypervisorNames()
 	}
-	architectures := match.Architectures
-	if len(architectures) == 0 {
-		architectures = []policyv1alpha1.PolicyArchitecture{"amd64", "arm64", "s390x"}
+	matched := make([]string, len(match.Architectures))
+	for i := range match.Architectures {
+		matched[i] = string(match.Architectures[i])
+	}
+	if len(matched) == 0 {
+		matched = architectures.Names()
 	}
 	var all []*Situation
 	for _, name := range hypervisors {
@@ -176,9 +181,9 @@ func probes(defaults *policyv1alpha1.VirtualMachineDefaults) []*Situation {
 		if err != nil {
 			continue // it is not in this version, so no virtual machine gets the defaults
 		}
-		for _, architecture := range architectures {
+		for _, architecture := range matched {
 			facts := platform.Defaults(platform.Settings{}).WithHypervisor(hypervisor)
-			facts.DefaultArchitecture = string(architecture)
+			facts.DefaultArchitecture = architecture
 			all = append(all, &Situation{
 				Operation: create, Now: start, Facts: facts, Object: probe(match.ObjectSelector),
 				Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: defaultNamespace, Labels: selected(match.NamespaceSelector)}},

@@ -142,7 +142,11 @@ func (f *files) parse(name string) (*manifests.Content, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return manifests.ReadParts(context.Background(), name, file)
+	content, err := manifests.ReadParts(context.Background(), name, file)
+	if err != nil {
+		return nil, err
+	}
+	return content.Strictly(), nil
 }
 
 // directory reads the objects of a file, or of those of a directory.

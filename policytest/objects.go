@@ -2,7 +2,10 @@ package policytest
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 
@@ -15,6 +18,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/references"
+	"github.com/virtward/virtward/schemas"
 )
 
 // typeOf returns the Go type of a kind, or nil for kinds that virtual machines only refer to.
@@ -62,11 +66,69 @@ func (s *Suite) of(field string, source *Source) ([]manifests.Document, error) {
 	if source.File == "" {
 		return []manifests.Document{s.document.Inside(field, &unstructured.Unstructured{Object: source.Object})}, nil
 	}
-	found, err := s.files.directory(path.Join(path.Dir(s.File), source.File))
+	name := path.Join(path.Dir(s.File), source.File)
+	found, err := s.files.directory(name)
 	if err != nil {
-		return nil, s.problem(field, err.Error())
+		return nil, s.problem(field, err.Error()+s.files.advice(name))
 	}
 	return found, nil
+}
+
+// Beyond is a file system that can also read files that only a suite names.
+type Beyond interface {
+	fs.FS
+	// OpenBeyond opens a file outside of the directories that the user names.
+	OpenBeyond(name string) (fs.File, error)
+}
+
+// policyFile reads a source of policies. A suite can name files anywhere: of a file outside of the directories that the user
+// names, only policies are read, and no error has a part of another file.
+func (s *Suite) policyFile(field string, source *Source) ([]manifests.Document, error) {
+	name := path.Join(path.Dir(s.File), source.File)
+	beyond, ok := s.files.fsys.(Beyond)
+	if source.File == "" || !ok || !s.files.outside(name) {
+		return s.of(field, source)
+	}
+	unreadable := func(why string) ([]manifests.Document, error) {
+		return nil, s.problem(field, fmt.Sprintf("%s: %s%s", name, why, s.files.advice(name)))
+	}
+	file, err := beyond.OpenBeyond(name)
+	if err != nil {
+		return unreadable(plain(err))
+	}
+	defer file.Close()
+	read, err := manifests.ReadParts(context.Background(), name, file)
+	if err != nil {
+		return unreadable("it cannot be read")
+	}
+	read.Documents = slices.DeleteFunc(read.Documents, func(d manifests.Document) bool {
+		kind := d.Object.GroupVersionKind().GroupKind()
+		return kind.Group != policyv1alpha1.GroupVersion.Group || kind.Kind != apikinds.VirtualMachinePolicy
+	})
+	switch strict := (&manifests.Content{Documents: read.Documents}).Strictly(); {
+	case len(strict.Unreadable) > 0: // a field of a policy is set twice
+		return nil, s.problem(field, strict.Unreadable[0].Error())
+	case len(strict.Documents) == 0:
+		return unreadable("has no " + apikinds.VirtualMachinePolicy)
+	case len(read.Unreadable) > 0: // it can be a policy, which would not be tested
+		return unreadable(fmt.Sprintf("document %d cannot be read", read.Unreadable[0].Index))
+	default:
+		return strict.Documents, nil
+	}
+}
+
+// outside reports whether a file is outside of the directories that the user names.
+func (f *files) outside(name string) bool {
+	_, err := fs.Stat(f.fsys, name)
+	return errors.Is(err, manifests.ErrOutside)
+}
+
+// advice says how to read a file that is outside; it is empty for other files.
+func (f *files) advice(name string) string {
+	if !f.outside(name) {
+		return ""
+	}
+	return "; a suite can name policies there, but not other objects or directories: to read them, name a directory that has them and the suite"
 }
 
 // single reads a source with one object.
@@ -99,6 +161,9 @@ func (s *Suite) around(field string, sources []Source) ([]manifests.Document, er
 			case d.Object.GetName() == "":
 				return nil, at(d, "metadata", "must have a name")
 			}
+			if err := schemas.Match("", kind); err != nil { // the fields of another version may differ
+				return nil, at(d, "apiVersion", err.Error())
+			}
 			if typed := typeOf(kind.GroupKind()); typed != nil {
 				if _, wrong := decodeKnown(d, typed); wrong != nil {
 					return nil, *wrong
@@ -123,7 +188,7 @@ func (s *Suite) policies(field string, sources []Source) ([]written, error) {
 	names := map[string]bool{}
 	for i := range sources {
 		in := index(field, i)
-		found, err := s.of(in, &sources[i])
+		found, err := s.policyFile(in, &sources[i])
 		if err != nil {
 			return nil, err
 		}
@@ -162,8 +227,8 @@ func (w *written) file() string { return path.Clean(cmp.Or(w.document.File, w.do
 func (w *written) key() string { return w.file() + "\x00" + w.policy.Name }
 
 func readPolicy(d manifests.Document) (written, []Problem) {
-	if version := d.Object.GetAPIVersion(); version != policyv1alpha1.GroupVersion.String() {
-		return written{}, []Problem{at(d, "apiVersion", fmt.Sprintf("%s must be %s", version, policyv1alpha1.GroupVersion))}
+	if err := schemas.Match("", d.Object.GroupVersionKind()); err != nil {
+		return written{}, []Problem{at(d, "apiVersion", err.Error())}
 	}
 	policy := &policyv1alpha1.VirtualMachinePolicy{}
 	if problems := decode(d, policy); len(problems) > 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
@@ -67,6 +69,7 @@ func (s *Suite) Situation(test, one int) (*Situation, error) {
 		func() error { return s.readSubject(situation, inTest, inCase, t, c) },
 		func() error { return s.readNamespace(situation, inCase, c) },
 		func() error { return s.readFacts(situation, inCase, t, c) },
+		situation.served,
 	} {
 		if err := step(); err != nil {
 			return nil, err
@@ -79,6 +82,29 @@ func (s *Suite) Situation(test, one int) (*Situation, error) {
 		return nil, s.problem(inCase, name+" expires: set now, the time of the case")
 	}
 	return situation, nil
+}
+
+// served rejects objects in a version that the KubeVirt of the situation does not serve.
+func (s *Situation) served() error {
+	served := offline.NewServed(s.Facts.KubeVirtVersion)
+	reject := func(d manifests.Document, object *unstructured.Unstructured) error {
+		if err := served.Match(object.GroupVersionKind()); err != nil {
+			d.Object = object
+			return at(d, "apiVersion", strings.TrimPrefix(err.Error(), "apiVersion: "))
+		}
+		return nil
+	}
+	for _, d := range s.around {
+		if err := reject(d, d.Object); err != nil {
+			return err
+		}
+	}
+	if s.Old != nil {
+		if err := reject(s.oldDocument, s.Old); err != nil {
+			return err
+		}
+	}
+	return reject(s.document, s.Object)
 }
 
 // start is the time of cases without now. It is fixed, so that outcomes do not depend on the day.

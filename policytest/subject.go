@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
+	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,6 +14,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/schemas"
 )
 
 // maxPatched is the size of an object after patches, in bytes.
@@ -114,10 +115,11 @@ func (s *Suite) evaluated(from manifests.Document, object *unstructured.Unstruct
 	kind := object.GroupVersionKind()
 	info, known := evaluator.Info(kind.GroupKind())
 	if !known {
-		return at(from, "kind", fmt.Sprintf("%s is not evaluated: the object of a case is a %s, a %s, a %s, a %s, or of another kind that a VirtualMachine uses", orNothing(kind), apikinds.VirtualMachine, apikinds.VirtualMachineInstance, apikinds.VirtualMachinePool, apikinds.VirtualMachineTemplate))
+		selectable := apikinds.MachineKinds(func(m *apikinds.Machine) bool { return m.Policies })
+		return at(from, "kind", fmt.Sprintf("%s is not evaluated: the object of a case is a %s, or of another kind that a VirtualMachine uses", orNothing(kind), strings.Join(apikinds.Names(selectable), ", a ")))
 	}
-	if !slices.Contains(info.Versions, kind.Version) {
-		return at(from, "apiVersion", fmt.Sprintf("%s must be %s for %s", object.GetAPIVersion(), info.GroupVersion(), kind.Kind))
+	if err := schemas.Match("", kind); err != nil { // the fields of another version may differ
+		return at(from, "apiVersion", err.Error())
 	}
 	if _, wrong := decodeKnown(from, reflect.New(info.Type).Interface()); wrong != nil {
 		return *wrong

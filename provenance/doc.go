@@ -1,6 +1,6 @@
 // Package provenance records who set which field.
 //
-// What enters: a typed field, a value and the layer that offers it. What leaves: the same field, filled
-// if it was zero, and a Change that names its path, its value and its layer. The package never
-// overwrites a field that has a value, so the user's words always win.
+// Input: a typed field, a value and the layer that sets it. Output: the same field, with the value if the field was zero, and
+// a Change with its path, its value and its layer. The package never overwrites a field that has a value, so the user has
+// precedence.
 package provenance

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // maxVLAN is the highest VLAN of IEEE 802.1Q.
@@ -30,7 +30,7 @@ func cniOf(config string) (types []string, vlans []int64, err error) {
 	if strings.TrimSpace(config) == "" {
 		return types, vlans, nil
 	}
-	if decodelimits.Brackets([]byte(config)) > maxCNIValues {
+	if decode.Brackets([]byte(config)) > maxCNIValues {
 		return nil, nil, errors.New("it has too many values")
 	}
 	var whole map[string]any

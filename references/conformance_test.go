@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/instancetypes"
-	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/references"
 )
@@ -85,7 +85,7 @@ func memoryOf(t *testing.T, c admissionCase) *references.Memory {
 
 func readCases(t *testing.T, name string, areas ...string) []admissionCase {
 	t.Helper()
-	file, err := os.Open("../test/conformance/testdata/" + name)
+	file, err := os.Open("../conformance/testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func architectureOf(t *testing.T, c admissionCase, objects references.Objects, v
 	case c.DefaultArchitecture != "":
 		return c.DefaultArchitecture
 	}
-	return platform.AMD64
+	return architectures.AMD64
 }
 
 // checkRejection compares field and type where KubeVirt gives them; it rejects a failed inference without.

@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
 )
@@ -108,11 +109,10 @@ func (g golden) architecture(whose string) (architecture, why string) {
 		return "", whose + " does not exist, so there is no architecture to take from it"
 	}
 	label, labelled := g.object.GetLabels()[ArchitectureLabel]
-	switch label {
-	case platform.AMD64, platform.ARM64, platform.S390X:
+	switch {
+	case architectures.Known(label):
 		return label, ""
-	}
-	if !labelled {
+	case !labelled:
 		return "", ""
 	}
 	return "", fmt.Sprintf("%s has a label %s that is no architecture which KubeVirt knows", whose, ArchitectureLabel)

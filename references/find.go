@@ -13,12 +13,10 @@ import (
 // Kind is a kind of objects that Find reads.
 type Kind = schema.GroupVersionKind
 
-// The kinds that others are made of: sets that are scaled, virtual machines that are restored or cloned, and what restores and
+// The kinds that others are made of: virtual machines that are restored or cloned, and what restores and
 // clones them.
 var (
 	VirtualMachine  = apikinds.VirtualMachines.GroupVersionKind
-	ReplicaSet      = apikinds.ReplicaSets.GroupVersionKind
-	Pool            = apikinds.Pools.GroupVersionKind
 	Snapshot        = apikinds.Snapshots.GroupVersionKind
 	SnapshotContent = apikinds.SnapshotContents.GroupVersionKind
 	Restore         = apikinds.Restores.GroupVersionKind

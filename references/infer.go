@@ -246,7 +246,7 @@ func (c chain) behindDataSource(ctx context.Context, namespace, name string) (*i
 	return nil, unlabelled("%s has no label %s, and its source is neither a claim nor a snapshot", c.describe(dataSource, namespace, name), c.labels.name)
 }
 
-// fromLabelled ends the chain: at an object that has nothing but its labels to go by.
+// fromLabelled ends the chain at an object that has only labels to infer from.
 func (c chain) fromLabelled(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*inferred, error) {
 	obj, err := c.get(ctx, kind, namespace, name)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -102,7 +102,7 @@ func selects(obj *unstructured.Unstructured, vmi labels.Set) (bool, error) {
 
 // read decodes a preset, unless doing so would take all day.
 func read(object map[string]any, into *v1.VirtualMachineInstancePreset) error {
-	if err := decodelimits.QuantitiesIn(object, reflect.TypeOf(into), nil); err != nil {
+	if err := decode.QuantitiesIn(object, reflect.TypeOf(into), nil); err != nil {
 		return err
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(object, into)

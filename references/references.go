@@ -17,7 +17,7 @@ import (
 // accepts such a VM, and so does Virtward, as the object may be created later. The error means that the cluster could
 // not be read.
 func References(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (effective.References, []string, error) {
-	r := &references{inferred: map[string]bool{}, References: effective.References{
+	r := &references{inferred: map[string]bool{}, noRevision: map[string]string{}, References: effective.References{
 		InstancetypeMatcher: vm.Spec.Instancetype.DeepCopy(),
 		PreferenceMatcher:   vm.Spec.Preference.DeepCopy(),
 		Conflicts:           instancetypes.CheckMatchers(vm),
@@ -33,6 +33,8 @@ type references struct {
 	// inferred are the fields, spec.instancetype or spec.preference, whose object was inferred from a volume. Its name
 	// is the label of an object that the requester may not be allowed to read, so no text contains it.
 	inferred map[string]bool
+	// noRevision are the ControllerRevisions that do not exist, by the field of their reference.
+	noRevision map[string]string
 	// unknown are the fields whose object is not in the files, while no cluster is read; nil without one.
 	unknown map[string]bool
 }
@@ -121,6 +123,9 @@ func fetch[T any](
 // resolved notes what became of a reference.
 func (r *references) resolved(path string, ref *instancetypes.Reference, state effective.ReferenceState) {
 	noted := effective.Reference{Field: path, State: state}
+	if state != effective.Found && !r.unknown[path] {
+		noted.MissingRevision = r.noRevision[path]
+	}
 	if ref != nil && !r.inferred[path] {
 		noted.Kind, noted.Name = ref.Kind, ref.Name
 	}

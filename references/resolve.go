@@ -29,7 +29,11 @@ func (r *references) resolve(ctx context.Context, objects Objects, namespace, pa
 		return nil, nil
 	}
 	if ref.Revision != "" {
+		conflicts := len(r.Conflicts)
 		obj, err := r.get(ctx, objects, path, controllerRevision, namespace, ref.Revision)
+		if obj == nil && err == nil && len(r.Conflicts) == conflicts && !r.inferred[path] {
+			r.noRevision[path] = ref.Revision
+		}
 		if obj == nil || err != nil || ref.RevisionCounts(obj.GetLabels()) {
 			return obj, err
 		}

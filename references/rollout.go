@@ -15,8 +15,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/instancetypes"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/rollouts"
 )
@@ -165,7 +166,7 @@ func startedSpec(revision *unstructured.Unstructured) *v1.VirtualMachineSpec {
 }
 
 func converted(from map[string]any, into any, path *field.Path) error {
-	if err := decodelimits.QuantitiesIn(from, reflect.TypeOf(into), path); err != nil {
+	if err := decode.QuantitiesIn(from, reflect.TypeOf(into), path); err != nil {
 		return err
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(from, into)
@@ -199,16 +200,45 @@ func (g *rolloutGatherer) kindsOf(ctx context.Context, vm *v1.VirtualMachine) (r
 // KindsOf are the instancetype and the preference of references, for the plan of a change.
 func KindsOf(refs effective.References) rollouts.Kinds {
 	kinds := rollouts.Kinds{Instancetype: refs.Instancetype, Preference: refs.Preference}
-	for _, r := range refs.Resolved {
-		if r.State != effective.Missing || kinds.Missing != "" {
+	for i := range refs.Resolved {
+		r := &refs.Resolved[i]
+		var what string
+		switch kind := unknownKind(&refs, r); {
+		case r.MissingRevision != "":
+			what = fmt.Sprintf("ControllerRevision %q", r.MissingRevision)
+		case r.State == effective.Missing && r.Name != "":
+			what = fmt.Sprintf("%s %q", r.Kind, r.Name)
+		case r.State == effective.Missing:
+			what = "The object of " + r.Field
+		case kind != "":
+			what = fmt.Sprintf("The kind %q", kind)
+		default:
 			continue
 		}
-		kinds.Missing = "The object of " + r.Field
-		if r.Name != "" {
-			kinds.Missing = fmt.Sprintf("%s %q", r.Kind, r.Name)
-		}
+		kinds.Missing = append(kinds.Missing, rollouts.Missing{Field: r.Field, What: what})
 	}
 	return kinds
+}
+
+// unknownKind is the kind of a reference that is none of an instancetype or a preference; empty if it is one.
+func unknownKind(refs *effective.References, r *effective.Reference) string {
+	if r.State != effective.Unknown || refs.Inferred {
+		return ""
+	}
+	vm := &v1.VirtualMachine{}
+	switch {
+	case r.Field == "spec.instancetype" && refs.InstancetypeMatcher != nil:
+		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: refs.InstancetypeMatcher.Name, Kind: refs.InstancetypeMatcher.Kind}
+	case r.Field == "spec.preference" && refs.PreferenceMatcher != nil:
+		vm.Spec.Preference = &v1.PreferenceMatcher{Name: refs.PreferenceMatcher.Name, Kind: refs.PreferenceMatcher.Kind}
+	}
+	if _, wrong := instancetypes.InstancetypeReference(vm); wrong != nil {
+		return vm.Spec.Instancetype.Kind
+	}
+	if _, wrong := instancetypes.PreferenceReference(vm); wrong != nil {
+		return vm.Spec.Preference.Kind
+	}
+	return ""
 }
 
 // storage reads the claims and DataVolumes of a VM that migrates volumes or has dataVolumeTemplates.

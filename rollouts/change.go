@@ -50,6 +50,8 @@ type Change struct {
 	Takes Takes `json:"takes"`
 	// Patched reports whether KubeVirt writes the change to the running instance.
 	Patched bool `json:"patched"`
+	// InProgress changes are on the running instance already, and have not reached the guest.
+	InProgress bool `json:"inProgress,omitempty"`
 	// Reattached reports whether KubeVirt detaches the device, and attaches it again later.
 	Reattached bool `json:"reattached,omitempty"`
 	// Announced is how KubeVirt announces that the change is pending.
@@ -62,7 +64,7 @@ type Change struct {
 	WayOut string `json:"wayOut,omitempty"`
 }
 
-// Result is the plan of a change.
+// Result is the plan of a VM: what differs, what is in progress, and at what KubeVirt fails.
 type Result struct {
 	// Changes in the order of the rules, and of the fields within a rule.
 	Changes []Change `json:"changes"`
@@ -70,7 +72,7 @@ type Result struct {
 	Omitted int `json:"omitted,omitempty"`
 	// RestartRequired is the reason for which KubeVirt sets the condition RestartRequired; empty if it does not.
 	RestartRequired RestartReason `json:"restartRequired,omitempty"`
-	// Failure is the step at which KubeVirt fails; empty if it does not.
+	// Failure is the step at which KubeVirt fails; empty if it does not. Then one of the changes is announced ByFailure.
 	Failure string `json:"failure,omitempty"`
 }
 

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/api/architectures"
 )
 
 // Failures of KubeVirt's steps.
@@ -20,7 +20,7 @@ const (
 
 // plugSockets plugs CPU sockets.
 func (p *planner) plugSockets() outcome {
-	if p.conflict {
+	if len(p.conflicts) > 0 {
 		return outcome{failure: failConflict}
 	}
 	wants, runs := p.wanted.Domain.CPU, p.running.Domain.CPU
@@ -35,7 +35,7 @@ func (p *planner) plugSockets() outcome {
 		return outcome{restart: ReasonSocketsBeyond}
 	case wants.Sockets < runs.Sockets:
 		return outcome{restart: ReasonSocketsReduced}
-	case p.written.Architecture == platform.ARM64:
+	case p.written.Architecture == architectures.ARM64:
 		return outcome{restart: ReasonNoCPUHotplug}
 	}
 	return outcome{patched: true, condition: true}
@@ -117,7 +117,7 @@ func (p *planner) memoryUnsupported(wants, maximum *resource.Quantity) string {
 		return "the guest memory is not a multiple of " + unit
 	case maximum.Value()%block != 0:
 		return "the maximum of the guest memory is not a multiple of " + unit
-	case p.written.Architecture != platform.AMD64:
+	case p.written.Architecture != architectures.AMD64:
 		return "memory hotplug is available on amd64 only"
 	}
 	return ""
@@ -137,6 +137,13 @@ func (p *planner) overcommitted() bool {
 		raised, delta = wants.Value(), 0
 	}
 	return raised > limit.Value()+delta
+}
+
+// exceedsLimit reports whether the running instance requests more memory than its limit, after KubeVirt has raised the request.
+func (p *planner) exceedsLimit() bool {
+	limit, hasLimit := p.running.Domain.Resources.Limits[corev1.ResourceMemory]
+	request, hasRequest := p.running.Domain.Resources.Requests[corev1.ResourceMemory]
+	return hasLimit && hasRequest && !limit.IsZero() && request.Cmp(limit) > 0
 }
 
 // syncMetadata copies labels and annotations to the instance.

@@ -21,6 +21,12 @@ const (
 	vanish
 	// explicit values are written in the VM now, and the instance already has them.
 	explicit
+	// absent is for a reference to something that does not exist.
+	absent
+	// conflicting is for a field that the VM must not set beside its instancetype.
+	conflicting
+	// fails is for a step at which KubeVirt fails.
+	fails
 )
 
 // difference is a field whose desired value is not the one that runs.
@@ -58,6 +64,7 @@ func (p *planner) path(at *node) string {
 
 // findDifferences lists what differs, in the order of the fields.
 func (p *planner) findDifferences() {
+	p.missingDifferences()
 	p.specDifferences()
 	p.socketDifference()
 	p.guestDifference()
@@ -66,6 +73,7 @@ func (p *planner) findDifferences() {
 	p.itemDifferences()
 	p.metadataDifferences()
 	p.outsideDifferences()
+	p.conflictDifferences()
 }
 
 // specDifferences are those of fields without rules of their own. They are compared with the start of the instance, whose
@@ -74,7 +82,7 @@ func (p *planner) specDifferences() {
 	wanted := reflect.ValueOf(p.wanted).Elem()
 	if p.started == nil {
 		c := comparison{separate: true, differ: func(at *node, before, after reflect.Value) bool {
-			if !after.IsZero() && !covers(before, after) {
+			if !after.IsZero() && !covers(before, after) && !p.keepsEviction(at) {
 				p.add(p.fieldDifference(at, before, after))
 			}
 			return true
@@ -96,6 +104,12 @@ func (p *planner) specDifferences() {
 
 // refine compares a difference with the running instance, which may already have the desired value as a default.
 func (p *planner) refine(at *node, before, after reflect.Value) {
+	if p.running != nil && p.keepsEviction(at) {
+		d := p.fieldDifference(at, before, after)
+		d.event = explicit
+		p.add(d)
+		return
+	}
 	if p.running == nil || after.IsZero() {
 		p.add(p.fieldDifference(at, before, after))
 		return
@@ -122,6 +136,22 @@ func (p *planner) refine(at *node, before, after reflect.Value) {
 		return true
 	}}
 	c.compare(at, running, after)
+}
+
+// keepsEviction reports whether a difference is one of the eviction strategy, without effect on the instance.
+func (p *planner) keepsEviction(at *node) bool {
+	return at.parent == nil && at.name == "evictionStrategy" && p.evictsAs(p.running) == p.evictsAs(p.wanted)
+}
+
+// evictsAs is the eviction strategy that counts for an instance: that of the cluster, unless it has its own.
+func (p *planner) evictsAs(spec *v1.VirtualMachineInstanceSpec) v1.EvictionStrategy {
+	switch {
+	case spec.EvictionStrategy != nil:
+		return *spec.EvictionStrategy
+	case p.facts.EvictionStrategy != nil:
+		return *p.facts.EvictionStrategy
+	}
+	return v1.EvictionStrategyNone
 }
 
 func (p *planner) fieldDifference(at *node, before, after reflect.Value) difference {

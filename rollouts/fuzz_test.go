@@ -3,13 +3,15 @@ package rollouts
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -31,8 +33,8 @@ func FuzzPlan(f *testing.F) {
 		f := *facts
 		f.LiveUpdate = live
 		in := &Input{
-			LastStarted: decode[v1.VirtualMachineSpec](started), Desired: decode[v1.VirtualMachine](desired),
-			Running: decode[v1.VirtualMachineInstance](instance), Facts: &f,
+			LastStarted: decoded[v1.VirtualMachineSpec](started), Desired: decoded[v1.VirtualMachine](desired),
+			Running: decoded[v1.VirtualMachineInstance](instance), Facts: &f,
 		}
 		before := encode(t, in.Desired)
 		result := Plan(in)
@@ -48,6 +50,8 @@ func FuzzPlan(f *testing.F) {
 		for i := range result.Changes {
 			checkChange(t, &result.Changes[i])
 		}
+		checkFailure(t, &result)
+		checkPending(t, &result, Pending(in), in)
 		if in.Desired != nil && in.LastStarted != nil {
 			checkSince(t, in, &result, &v1.VirtualMachine{ObjectMeta: in.Desired.ObjectMeta, Spec: *in.LastStarted})
 		}
@@ -109,6 +113,29 @@ func TestSinceVM(t *testing.T) {
 	}
 }
 
+// checkFailure holds that a failure of a plan is a change.
+func checkFailure(t *testing.T, result *Result) {
+	t.Helper()
+	named := slices.ContainsFunc(result.Changes, func(c Change) bool {
+		return c.Announced == ByFailure && (c.Takes == Blocked || c.Takes == Restart)
+	})
+	if result.Failure != "" && !named {
+		t.Errorf("no change says that KubeVirt fails at %s: %+v", result.Failure, result.Changes)
+	}
+}
+
+// checkPending holds that what is pending of a running VM is the plan without what is live.
+func checkPending(t *testing.T, result *Result, pending Result, in *Input) {
+	t.Helper()
+	want := slices.DeleteFunc(slices.Clone(result.Changes), func(c Change) bool { return c.Takes == Live || c.Takes == NextStart })
+	if in.Running == nil || in.Desired == nil || len(pending.Changes) == 0 && in.stopping() {
+		want = nil
+	}
+	if diff := cmp.Diff(want, pending.Changes, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("pending (-plan +pending):\n%s", diff)
+	}
+}
+
 func checkChange(t *testing.T, c *Change) {
 	t.Helper()
 	switch c.Takes {
@@ -136,10 +163,10 @@ func encode(t testing.TB, value any) []byte {
 	return data
 }
 
-// decode is nil for what is no such object, and for quantities that Virtward rejects.
-func decode[T any](data []byte) *T {
+// decoded is nil for what is no such object, and for quantities that Virtward rejects.
+func decoded[T any](data []byte) *T {
 	object := new(T)
-	if decodelimits.Object(data, reflect.TypeFor[T]()) != nil || json.Unmarshal(data, &object) != nil {
+	if decode.Object(data, reflect.TypeFor[T]()) != nil || json.Unmarshal(data, &object) != nil {
 		return nil
 	}
 	return object

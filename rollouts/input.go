@@ -30,9 +30,20 @@ type Input struct {
 type Kinds struct {
 	Instancetype *instancetypes.Instancetype
 	Preference   *instancetypes.Preference
-	// Missing names an instancetype, preference or revision that does not exist: VirtualMachineInstancetype "small".
-	Missing string
+	// Missing are the references for which KubeVirt fails, at most one for each of the two.
+	Missing []Missing
 }
+
+// Missing is a reference to something that does not exist.
+type Missing struct {
+	// Field is spec.instancetype or spec.preference.
+	Field string
+	// What does not exist: VirtualMachineInstancetype "small".
+	What string
+}
+
+// missing reports whether something that the VM names does not exist.
+func (k *Kinds) missing() bool { return len(k.Missing) > 0 }
 
 // Storage is the part of a namespace that volumes refer to. Without it, Plan assumes that every claim exists and is ready.
 type Storage struct {
@@ -121,21 +132,6 @@ func (in *Input) announcedRestart() (message string, ok bool) {
 // migratesVolumes reports whether changed claims of the VM are migrated.
 func migratesVolumes(spec *v1.VirtualMachineSpec) bool {
 	return spec.UpdateVolumesStrategy != nil && *spec.UpdateVolumesStrategy == v1.UpdateVolumesStrategyMigration
-}
-
-// claimOf is the name of the claim that a volume uses; empty if it uses none.
-func claimOf(volume *v1.Volume) string {
-	switch {
-	case volume == nil:
-		return ""
-	case volume.PersistentVolumeClaim != nil:
-		return volume.PersistentVolumeClaim.ClaimName
-	case volume.DataVolume != nil:
-		return volume.DataVolume.Name
-	case volume.MemoryDump != nil:
-		return volume.MemoryDump.ClaimName
-	}
-	return ""
 }
 
 // hotpluggable reports whether a volume is declared hotpluggable.

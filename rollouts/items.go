@@ -4,6 +4,8 @@ import (
 	"reflect"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/claims"
 )
 
 // itemLists are the lists whose items KubeVirt plugs and unplugs. Each is compared by the names of its items.
@@ -21,7 +23,7 @@ func (p *planner) itemDifferences() {
 		started: started.Volumes, wanted: p.wanted.Volumes, running: p.running.Volumes,
 		foreign: func(v *v1.Volume) bool { return !hotplugged(v) },
 		defaulted: func(wants, runs *v1.Volume) bool {
-			return claimOf(wants) == claimOf(runs) && hotpluggable(wants) == hotpluggable(runs)
+			return claims.OfVolume(wants) == claims.OfVolume(runs) && hotpluggable(wants) == hotpluggable(runs)
 		},
 	})
 	comparedItems(p, &items[v1.Disk]{

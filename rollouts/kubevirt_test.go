@@ -223,7 +223,7 @@ func TestKubeVirt(t *testing.T) {
 				in.Desired.Labels = map[string]string{"a": "b"}
 				in.setCondition(v1.VirtualMachineInstanceMemoryChange, corev1.ConditionFalse, "")
 			},
-			summary{Restart: ReasonMemoryFailed, Takes: map[string]Takes{}},
+			summary{Restart: ReasonMemoryFailed, Takes: map[string]Takes{guest: Restart}},
 		},
 		"a CD-ROM drive that is removed": {
 			func(_ *testing.T, in *Input) {
@@ -386,7 +386,7 @@ func TestKubeVirt(t *testing.T) {
 				migratesRoot(in)
 				in.spec().Volumes = []v1.Volume{claim("root", "root2", false), claim("data", "data2", true)}
 			},
-			summary{Takes: map[string]Takes{volumes + "[data].persistentVolumeClaim.claimName": Blocked}},
+			summary{Takes: map[string]Takes{volumes + "[data].persistentVolumeClaim.claimName": Blocked, volumes + "[root].persistentVolumeClaim.claimName": LiveOnMigration}},
 		},
 		"a template whose DataVolume is not filled": {
 			func(_ *testing.T, in *Input) {

@@ -3,16 +3,14 @@ package rollouts
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/texts"
 )
 
-// Pending is the plan of what a running VM has not got yet: the changes of Plan that do not simply happen, and those that
-// KubeVirt has written to the running instance for a live migration that has not ended. It is empty for a VM that is
-// stopped, or is being stopped.
+// Pending is the part of Plan that is not applied to a running VM, and that waits for something: the changes that are neither Live
+// nor NextStart. It is empty for a VM that is stopped, or is being stopped.
 func Pending(in *Input) Result {
 	if in.Desired == nil || in.Desired.Spec.Template == nil || in.Running == nil {
 		return Result{Changes: []Change{}}
@@ -23,68 +21,7 @@ func Pending(in *Input) Result {
 		return Result{Changes: []Change{}}
 	}
 	result.Changes = slices.DeleteFunc(result.Changes, func(c Change) bool { return !c.Pending() || c.Takes == NextStart })
-	for _, c := range p.inProgress() {
-		if !slices.ContainsFunc(result.Changes, func(other Change) bool { return other.Field == c.Field }) {
-			result.Changes = append(result.Changes, c)
-		}
-	}
 	return result
-}
-
-// inProgress are the changes that the instance has, and the guest has not. KubeVirt announces them by conditions.
-func (p *planner) inProgress() []Change {
-	var changes []Change
-	status := &p.in.Running.Status
-	if p.in.is(v1.VirtualMachineInstanceVCPUChange) && p.running.Domain.CPU != nil {
-		c := p.awaiting("sockets", "domain.cpu.sockets")
-		if status.CurrentCPUTopology != nil {
-			c.Old = itoa(int(status.CurrentCPUTopology.Sockets))
-		}
-		c.New = itoa(int(p.running.Domain.CPU.Sockets))
-		changes = append(changes, c)
-	}
-	if state, message := p.in.condition(v1.VirtualMachineInstanceMemoryChange); state != "" {
-		c := p.awaiting("guest-memory", "domain.memory.guest")
-		if status.Memory != nil && status.Memory.GuestCurrent != nil {
-			c.Old = status.Memory.GuestCurrent.String()
-		}
-		if guest := guestOf(p.running); guest != nil {
-			c.New = guest.String()
-		}
-		if state == corev1.ConditionFalse {
-			c.Takes, c.Reason, c.WayOut = Restart, shortened("KubeVirt could not plug the memory: "+message), wayOutRestart
-		}
-		changes = append(changes, c)
-	}
-	if p.in.is(v1.VirtualMachineInstanceMigrationRequired) {
-		changes = append(changes, p.awaiting("interface-added", "networks"))
-	}
-	if p.in.is(v1.VirtualMachineInstanceVolumesChange) {
-		for _, m := range status.MigratedVolumes {
-			c := p.awaiting("volume-migration", "volumes["+m.VolumeName+"]")
-			c.Old, c.New = claimName(m.SourcePVCInfo), claimName(m.DestinationPVCInfo)
-			changes = append(changes, c)
-		}
-	}
-	return changes[:min(len(changes), MaxChanges)]
-}
-
-func claimName(info *v1.PersistentVolumeClaimInfo) string {
-	if info == nil {
-		return ""
-	}
-	return info.ClaimName
-}
-
-// awaiting is a change that waits for a migration.
-func (p *planner) awaiting(rule, path string) Change {
-	v := p.migration(true)
-	if p.in.migrating() {
-		v = decision{takes: LiveOnMigration, reason: "The VM is migrating, and the guest gets the change with this migration."}
-	}
-	return Change{
-		Field: "spec.template.spec." + path, Takes: v.takes, Patched: true, Announced: ByCondition, Rule: rule, Reason: v.reason, WayOut: v.wayOut,
-	}
 }
 
 // Bounds of a summary: of the reasons, and of the fields and texts of each.
@@ -135,7 +72,7 @@ func (r *Result) WaitsWithoutEnd(in *Input) Waits {
 		methods = in.Facts.WorkloadUpdateMethods
 	}
 	waits := slices.ContainsFunc(r.Changes, func(c Change) bool {
-		return c.Takes == LiveOnMigration || c.Patched && c.Takes == Restart && c.Announced == ByCondition
+		return c.Takes == LiveOnMigration || (c.Patched || c.InProgress) && c.Takes == Restart && c.Announced == ByCondition
 	})
 	switch {
 	case !waits:

@@ -65,12 +65,59 @@ func TestPending(t *testing.T) {
 		"an interface": {func(in *Input) {
 			in.setCondition(v1.VirtualMachineInstanceMigrationRequired, corev1.ConditionTrue, "")
 		}, []brief{{nets, "", "", LiveOnMigration}}, "", reasonMigrates},
+		"an interface that is plugged": {func(in *Input) {
+			for _, spec := range []*v1.VirtualMachineInstanceSpec{in.spec(), &in.Running.Spec} {
+				spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, bridge("n2"))
+				spec.Networks = append(spec.Networks, multus("n2", "nad"))
+			}
+			in.setCondition(v1.VirtualMachineInstanceMigrationRequired, corev1.ConditionTrue, "")
+		}, []brief{
+			{template + "domain.devices.interfaces[n2]", "", `{"bridge":{},"name":"n2"}`, LiveOnMigration},
+			{nets + "[n2]", "", `{"multus":{"networkName":"nad"},"name":"n2"}`, LiveOnMigration},
+		}, "", reasonMigrates},
+		"an interface before KubeVirt decides to migrate": {func(in *Input) {
+			for _, spec := range []*v1.VirtualMachineInstanceSpec{in.spec(), &in.Running.Spec} {
+				spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, bridge("n2"))
+				spec.Networks = append(spec.Networks, multus("n2", "nad"))
+			}
+			in.Running.Status.Conditions = append(in.Running.Status.Conditions, v1.VirtualMachineInstanceCondition{
+				Type: v1.VirtualMachineInstanceMigrationRequired, Status: corev1.ConditionFalse, Reason: v1.VirtualMachineInstanceReasonAutoMigrationPending,
+			})
+			in.Running.Status.Interfaces = append(in.Running.Status.Interfaces, v1.VirtualMachineInstanceNetworkInterface{Name: "n2", InfoSource: "multus-status"})
+		}, []brief{
+			{template + "domain.devices.interfaces[n2]", "", `{"bridge":{},"name":"n2"}`, LiveOnMigration},
+			{nets + "[n2]", "", `{"multus":{"networkName":"nad"},"name":"n2"}`, LiveOnMigration},
+		}, "", reasonMigrates},
+		"an interface that is unplugged": {func(in *Input) {
+			for _, spec := range []*v1.VirtualMachineInstanceSpec{in.spec(), &in.Running.Spec} {
+				spec.Domain.Devices.Interfaces[1].State = v1.InterfaceStateAbsent
+			}
+			in.setCondition(v1.VirtualMachineInstanceMigrationRequired, corev1.ConditionTrue, "")
+		}, []brief{{template + "domain.devices.interfaces[blue].state", "", "absent", LiveOnMigration}}, "", reasonMigrates},
+		"another NetworkAttachmentDefinition": {func(in *Input) {
+			in.spec().Networks[1].Multus.NetworkName = "other"
+			in.Running.Spec.Networks[1] = multus("blue", "other")
+			in.setCondition(v1.VirtualMachineInstanceMigrationRequired, corev1.ConditionTrue, "")
+		}, []brief{{nets + "[blue].multus.networkName", "nad-blue", "other", LiveOnMigration}}, "", reasonMigrates},
+		"a claim that becomes a DataVolume": {func(in *Input) {
+			moved := v1.Volume{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "new"}}}
+			in.spec().Volumes[0], in.Running.Spec.Volumes[0] = moved, moved
+			in.Running.Status.MigratedVolumes = []v1.StorageMigratedVolumeInfo{{
+				VolumeName: "root", SourcePVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "root"}, DestinationPVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "new"},
+			}}
+			in.setCondition(v1.VirtualMachineInstanceVolumesChange, corev1.ConditionTrue, "")
+		}, []brief{
+			{volumes + "[root].persistentVolumeClaim", "root", "new", LiveOnMigration}, {volumes + "[root].dataVolume", "root", "new", LiveOnMigration},
+		}, "", reasonMigrates},
+		"a missing instancetype": {func(in *Input) {
+			in.DesiredKinds.Missing = []Missing{{"spec.instancetype", "The object of spec.instancetype"}}
+		}, []brief{{"spec.instancetype", "", "", Blocked}}, "", "The object of spec.instancetype does not exist. KubeVirt applies no change of the VM until it does."},
 		"volumes": {func(in *Input) {
 			in.Running.Status.MigratedVolumes = []v1.StorageMigratedVolumeInfo{{
 				VolumeName: "root", SourcePVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "old"}, DestinationPVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "new"},
 			}}
 			in.setCondition(v1.VirtualMachineInstanceVolumesChange, corev1.ConditionTrue, "")
-		}, []brief{{volumes + "[root]", "old", "new", LiveOnMigration}}, "", reasonMigrates},
+		}, []brief{{volumes + "[root].persistentVolumeClaim.claimName", "old", "new", LiveOnMigration}}, "", reasonMigrates},
 		"a VM that is being stopped": {func(in *Input) {
 			in.spec().Hostname = "x"
 			in.Desired.Spec.RunStrategy = ptr.To(v1.RunStrategyHalted)

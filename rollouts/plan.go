@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -17,6 +18,9 @@ import (
 	"github.com/virtward/virtward/provenance"
 )
 
+// template is the path of the spec of an instance in its VM.
+const template = "spec.template.spec."
+
 // planner plans one change.
 type planner struct {
 	in    *Input
@@ -29,8 +33,8 @@ type planner struct {
 	startedMetadata metav1.ObjectMeta
 	// wantedUUID of the firmware: KubeVirt writes one that it derives from the name of the VM if there is none.
 	wantedUUID string
-	// conflict is set if the desired VM sets a field that its instancetype determines.
-	conflict bool
+	// conflicts are the fields for which the instancetype and the preference cannot be applied to the desired VM.
+	conflicts field.ErrorList
 	// lost is set if KubeVirt cannot compare with the start of the instance.
 	lost bool
 
@@ -49,7 +53,8 @@ type planner struct {
 	coldOtherwise *bool
 }
 
-// Plan lists what the desired VM changes, and when each change reaches the guest.
+// Plan lists what the guest does not have of the desired VM, and when it gets it: the differences from what runs, the
+// changes that KubeVirt has written to the running instance and that have not reached the guest, and at what KubeVirt fails.
 func Plan(in *Input) Result {
 	if in.Desired == nil || in.Desired.Spec.Template == nil {
 		return Result{Changes: []Change{}}
@@ -87,9 +92,9 @@ func newPlanner(in *Input) *planner {
 // written.
 func (p *planner) expand() {
 	p.wanted = p.written
-	missing := p.in.DesiredKinds.Missing != ""
+	missing := p.in.DesiredKinds.missing()
 	if !missing {
-		p.wanted, p.conflict = expanded(p.written, &p.in.Desired.Spec.Template.ObjectMeta, p.in.DesiredKinds)
+		p.wanted, p.conflicts = expanded(p.written, &p.in.Desired.Spec.Template.ObjectMeta, p.in.DesiredKinds)
 	}
 	last := p.in.LastStarted
 	if last == nil || last.Template == nil {
@@ -97,14 +102,15 @@ func (p *planner) expand() {
 		return
 	}
 	p.started, p.startedMetadata = &last.Template.Spec, last.Template.ObjectMeta
-	if missing || p.conflict {
+	if missing || len(p.conflicts) > 0 {
 		return
 	}
-	var conflict bool
-	p.started, conflict = expanded(p.started, &p.startedMetadata, p.in.StartedKinds)
+	var conflicts field.ErrorList
+	p.started, conflicts = expanded(p.started, &p.startedMetadata, p.in.StartedKinds)
 	// The controller deletes the revision of an instancetype that it writes into the VM.
-	p.lost = conflict || p.in.StartedKinds.Missing != "" || p.expandsAll() && (last.Instancetype != nil || last.Preference != nil)
-	if p.in.StartedKinds.Missing != "" || conflict {
+	unknown := len(conflicts) > 0 || p.in.StartedKinds.missing()
+	p.lost = unknown || p.expandsAll() && (last.Instancetype != nil || last.Preference != nil)
+	if unknown {
 		p.started = nil
 	}
 }
@@ -115,9 +121,9 @@ func (p *planner) expandsAll() bool {
 	return c != nil && c.Instancetype != nil && c.Instancetype.ReferencePolicy != nil && *c.Instancetype.ReferencePolicy == v1.ExpandAll
 }
 
-func expanded(spec *v1.VirtualMachineInstanceSpec, metadata *metav1.ObjectMeta, kinds Kinds) (result *v1.VirtualMachineInstanceSpec, conflict bool) {
+func expanded(spec *v1.VirtualMachineInstanceSpec, metadata *metav1.ObjectMeta, kinds Kinds) (*v1.VirtualMachineInstanceSpec, field.ErrorList) {
 	if kinds.Instancetype == nil && kinds.Preference == nil {
-		return spec, false
+		return spec, nil
 	}
 	template := field.NewPath("spec", "template")
 	target := instancetypes.Target{
@@ -125,8 +131,8 @@ func expanded(spec *v1.VirtualMachineInstanceSpec, metadata *metav1.ObjectMeta, 
 		SpecPath: template.Child("spec"), MetadataPath: template.Child("metadata"),
 		InstancetypePath: field.NewPath("spec", "instancetype"), PreferencePath: field.NewPath("spec", "preference"),
 	}
-	_, errs := instancetypes.Expand(target, kinds.Instancetype, kinds.Preference, &provenance.Recorder{})
-	return target.Spec, len(errs) > 0
+	_, conflicts := instancetypes.Expand(target, kinds.Instancetype, kinds.Preference, &provenance.Recorder{})
+	return target.Spec, conflicts
 }
 
 // requestVolumes applies the requests of the subresources addvolume and removevolume, which KubeVirt is about to write.
@@ -238,7 +244,7 @@ func matchesAny(patterns []string, key string) bool {
 	return false
 }
 
-// result applies the rules to the differences.
+// result applies the rules to the differences. Of each rule, the changes in progress come first.
 func (p *planner) result() Result {
 	result := Result{Changes: []Change{}, RestartRequired: p.kubevirt.restart, Failure: p.kubevirt.failure, Omitted: p.dropped}
 	byRule := make([][]int, len(rules))
@@ -246,16 +252,37 @@ func (p *planner) result() Result {
 		r := p.ruleOf(&p.found[i])
 		byRule[r] = append(byRule[r], i)
 	}
+	written := p.inProgress()
 	for r := range byRule {
+		for i := range written {
+			if written[i].Rule == rules[r].id {
+				result.add(written[i])
+			}
+		}
 		for _, i := range byRule[r] {
 			if len(result.Changes) == MaxChanges {
 				result.Omitted++
 				continue
 			}
-			result.Changes = append(result.Changes, p.change(&rules[r], &p.found[i]))
+			result.add(p.change(&rules[r], &p.found[i]))
 		}
 	}
+	if p.failsUnnamed(&result) {
+		if len(result.Changes) == MaxChanges {
+			result.Changes, result.Omitted = result.Changes[:MaxChanges-1], result.Omitted+1
+		}
+		result.Changes = slices.Insert(result.Changes, 0, p.failing())
+	}
 	return result
+}
+
+// add adds a change, or counts it if there are too many.
+func (r *Result) add(c Change) {
+	if len(r.Changes) == MaxChanges {
+		r.Omitted++
+		return
+	}
+	r.Changes = append(r.Changes, c)
 }
 
 func (p *planner) change(r *rule, d *difference) Change {
@@ -265,7 +292,7 @@ func (p *planner) change(r *rule, d *difference) Change {
 		Takes: v.takes, Patched: v.patched, Reattached: v.reattached, Announced: v.announced, Reason: v.reason, WayOut: v.wayOut,
 	}
 	if !d.outside {
-		c.Field, c.Layer = "spec.template.spec."+d.path, p.layer(d)
+		c.Field, c.Layer = template+d.path, p.layer(d)
 	}
 	return c
 }
@@ -277,7 +304,7 @@ func (p *planner) layer(d *difference) string {
 	if d.event == removed && p.in.LastStarted != nil && p.in.LastStarted.Template != nil {
 		kinds, written = p.in.StartedKinds, &p.in.LastStarted.Template.Spec
 	}
-	if kinds.Instancetype == nil && kinds.Preference == nil || p.conflict || p.in.DesiredKinds.Missing != "" {
+	if kinds.Instancetype == nil && kinds.Preference == nil || len(p.conflicts) > 0 || p.in.DesiredKinds.missing() {
 		return ""
 	}
 	if value := valueAt(reflect.ValueOf(written).Elem(), nodeOf(d.path)); value.IsValid() && !value.IsZero() {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
@@ -114,8 +115,6 @@ func plannedOf(result Result) []planned {
 	}
 	return all
 }
-
-const template = "spec.template.spec."
 
 func TestPlan(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -231,9 +230,79 @@ func TestPlan(t *testing.T) {
 		},
 		"a missing instancetype": {
 			func(in *Input) {
-				in.spec().Hostname, in.DesiredKinds.Missing = "x", `VirtualMachineInstancetype "small"`
+				in.LastStarted.Instancetype, in.Desired.Spec.Instancetype = &v1.InstancetypeMatcher{Name: "large"}, &v1.InstancetypeMatcher{Name: "small"}
+				in.spec().Hostname, in.DesiredKinds.Missing = "x", []Missing{{"spec.instancetype", `VirtualMachineInstancetype "small"`}}
 			},
-			[]planned{{template + "hostname", "", "x", Blocked, false, ByFailure, "instancetype-missing", `VirtualMachineInstancetype "small" does not exist. KubeVirt applies no change of the VM until it does.`}},
+			[]planned{{"spec.instancetype", "large", "small", Blocked, false, ByFailure, "instancetype-missing", `VirtualMachineInstancetype "small" does not exist. KubeVirt applies no change of the VM until it does.`}, {template + "hostname", "", "x", Blocked, false, ByFailure, "instancetype-missing", `VirtualMachineInstancetype "small" does not exist. KubeVirt applies no change of the VM until it does.`}},
+		},
+		"a missing preference of a VM without a change": {
+			func(in *Input) {
+				in.Desired.Spec.Preference = &v1.PreferenceMatcher{Name: "gone"}
+				in.DesiredKinds.Missing = []Missing{{"spec.preference", `VirtualMachineClusterPreference "gone"`}}
+			},
+			[]planned{{"spec.preference", "", "gone", Blocked, false, ByFailure, "instancetype-missing", `VirtualMachineClusterPreference "gone" does not exist. KubeVirt applies no change of the VM until it does.`}},
+		},
+		"a missing instancetype of a stopped VM": {
+			func(in *Input) {
+				in.Running, in.spec().Hostname, in.DesiredKinds.Missing = nil, "x", []Missing{{"spec.instancetype", `VirtualMachineInstancetype "small"`}}
+			},
+			[]planned{
+				{"spec.instancetype", "", "", Blocked, false, ByFailure, "instancetype-missing", `VirtualMachineInstancetype "small" does not exist. KubeVirt does not start the VM until it does.`},
+				{template + "hostname", "", "x", NextStart, false, Silent, "stopped", "The VM is stopped. The change takes effect when it starts."},
+			},
+		},
+		"a field beside an instancetype that determines it": {
+			func(in *Input) {
+				in.DesiredKinds.Instancetype = &instancetypes.Instancetype{Kind: apikinds.VirtualMachineInstancetype, Name: "large"}
+				for _, spec := range []*v1.VirtualMachineInstanceSpec{&in.LastStarted.Template.Spec, in.spec()} {
+					spec.Domain.Memory, spec.Domain.CPU = nil, &v1.CPU{Sockets: 2}
+				}
+				in.spec().Domain.CPU.Sockets = 4
+			},
+			[]planned{{template + "domain.cpu.sockets", "2", "4", Blocked, false, ByFailure, "instancetype-conflict", `KubeVirt cannot apply this field: must not be set: instancetype "large" determines it.`}},
+		},
+		"a field beside an instancetype, without a change": {
+			func(in *Input) {
+				in.DesiredKinds.Instancetype = &instancetypes.Instancetype{Kind: apikinds.VirtualMachineInstancetype, Name: "large"}
+				in.LastStarted.Template.Spec.Domain.CPU, in.spec().Domain.CPU = nil, nil
+			},
+			[]planned{{template + "domain.memory.guest", "", "2Gi", Blocked, false, ByFailure, "instancetype-conflict", `KubeVirt cannot apply this field: must not be set: instancetype "large" determines it.`}},
+		},
+		"a failure that no change is about": {
+			func(in *Input) {
+				for _, spec := range []*v1.VirtualMachineInstanceSpec{&in.LastStarted.Template.Spec, &in.Running.Spec, in.spec()} {
+					spec.Volumes, spec.Domain.Devices.Disks = nil, []v1.Disk{disk("root", v1.DiskBusVirtio), disk("data", v1.DiskBusSCSI)}
+				}
+				in.spec().Domain.Devices.Disks = in.spec().Domain.Devices.Disks[:1]
+			},
+			[]planned{
+				{template + "volumes", "", "", Blocked, false, ByFailure, "failure", "KubeVirt fails here: the running instance rejects the volume or the disk. It applies no later change of the VM."},
+				{disks + "[data]", `{"disk":{"bus":"scsi"},"name":"data"}`, "", Restart, false, Silent, "other", "KubeVirt applies this field only when the VM starts."},
+			},
+		},
+		"the eviction strategy that counts already": {
+			func(in *Input) { in.spec().EvictionStrategy = ptr.To(v1.EvictionStrategyNone) },
+			[]planned{{template + "evictionStrategy", "", "None", Live, false, ByRestartRequired, "explicit-default", "The VM already runs with this value, so that nothing changes."}},
+		},
+		"another eviction strategy": {
+			func(in *Input) { in.spec().EvictionStrategy = ptr.To(v1.EvictionStrategyLiveMigrate) },
+			[]planned{{template + "evictionStrategy", "", "LiveMigrate", Restart, false, ByRestartRequired, "other", "KubeVirt applies this field only when the VM starts."}},
+		},
+		"the ACPI that the VM already has": {
+			func(in *Input) {
+				in.Running.Spec.Domain.Features = &v1.Features{ACPI: v1.FeatureState{Enabled: ptr.To(true)}}
+				in.spec().Domain.Features = &v1.Features{ACPI: v1.FeatureState{Enabled: ptr.To(true)}}
+			},
+			[]planned{{template + "domain.features", "", `{"acpi":{"enabled":true}}`, Live, false, ByRestartRequired, "explicit-default", "The VM already runs with this value, so that nothing changes."}},
+		},
+		"a CD-ROM drive that is removed": {
+			func(in *Input) {
+				drive := v1.Disk{Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSATA}}}
+				for _, spec := range []*v1.VirtualMachineInstanceSpec{&in.LastStarted.Template.Spec, &in.Running.Spec} {
+					spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, drive)
+				}
+			},
+			[]planned{{disks + "[cd]", `{"cdrom":{"bus":"sata"},"name":"cd"}`, "", Live, true, ByRestartRequired, "cd-rom-drive", "KubeVirt removes the drive from the running VM."}},
 		},
 		"a template of a DataVolume that exists": {
 			func(in *Input) {

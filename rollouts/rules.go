@@ -33,10 +33,17 @@ type rule struct {
 // rules in the order of precedence. docs/rollouts.md shows them: make generate writes it.
 var rules = []rule{
 	{
+		"instancetype-missing", "Any field of a VM whose instancetype, preference or revision does not exist", instancetypeMissing, (*planner).untilInstancetype, Blocked,
+		[]string{"NextStart for the other fields of a VM that is stopped"},
+	},
+	{
+		"instancetype-conflict", "A field that the VM must not set beside its instancetype or preference", conflicts, (*planner).conflict, Blocked, nil,
+	},
+	{
 		"stopped", "Any field of a VM that is stopped, or is being stopped", stopped, atNextStart, NextStart, nil,
 	},
 	{
-		"instancetype-missing", "Any field of a VM whose instancetype, preference or revision does not exist", instancetypeMissing, untilInstancetype, Blocked, nil,
+		ruleFailure, "Another field at which KubeVirt fails", atFailure, (*planner).failedStep, Blocked, nil,
 	},
 	{
 		"run-strategy", "`spec.runStrategy`, `spec.running`", at("spec.runStrategy"), runStrategy, Live, nil,
@@ -45,7 +52,7 @@ var rules = []rule{
 		"data-volume-unready", "Any field of a VM that has a dataVolumeTemplate whose DataVolume is not filled", dataVolumeUnready, untilDataVolume, Blocked, nil,
 	},
 	{
-		"explicit-default", "Any field that gets the value that the instance has as a default", explicitDefault, nothingToDo, Live,
+		"explicit-default", "Any field that gets the value which counts for the instance as a default, such as `evictionStrategy: None`", explicitDefault, nothingToDo, Live,
 		[]string{"KubeVirt announces a restart nevertheless"},
 	},
 	{
@@ -126,6 +133,9 @@ var rules = []rule{
 	},
 }
 
+// ruleFailure is the rule of a failure that no other rule is about.
+const ruleFailure = "failure"
+
 // Exceptions of several rules.
 const (
 	notMigratable = "Restart if the VM cannot be migrated"
@@ -163,16 +173,6 @@ func atNextStart(p *planner, _ *difference) decision {
 		return decision{takes: NextStart, announced: p.announcesRestart(), reason: "The VM is being stopped. The change takes effect when it starts again."}
 	}
 	return decision{takes: NextStart, announced: p.announcesRestart(), reason: "The VM is stopped. The change takes effect when it starts."}
-}
-
-func instancetypeMissing(p *planner, _ *difference) bool { return p.in.DesiredKinds.Missing != "" }
-
-func untilInstancetype(p *planner, _ *difference) decision {
-	return decision{
-		takes: Blocked, announced: ByFailure,
-		reason: p.in.DesiredKinds.Missing + " does not exist. KubeVirt applies no change of the VM until it does.",
-		wayOut: "Create it again, or name another one.",
-	}
 }
 
 func dataVolumeUnready(p *planner, d *difference) bool {
@@ -338,9 +338,6 @@ func (p *planner) updates(method v1.WorkloadUpdateMethod) bool {
 
 // evictionMigrates reports whether an eviction of the pod migrates the VM.
 func (p *planner) evictionMigrates() bool {
-	strategy := p.running.EvictionStrategy
-	if strategy == nil {
-		strategy = p.facts.EvictionStrategy
-	}
-	return strategy != nil && (*strategy == v1.EvictionStrategyLiveMigrate || *strategy == v1.EvictionStrategyLiveMigrateIfPossible)
+	strategy := p.evictsAs(p.running)
+	return strategy == v1.EvictionStrategyLiveMigrate || strategy == v1.EvictionStrategyLiveMigrateIfPossible
 }

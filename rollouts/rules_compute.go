@@ -42,6 +42,11 @@ func (p *planner) plugged(v decision) decision {
 	return v
 }
 
+const (
+	reasonOvercommitted = "KubeVirt raises the memory request above the memory limit, so that the VM cannot be migrated."
+	wayOutOvercommitted = "Raise resources.limits.memory, or remove it, and restart the VM."
+)
+
 // inFlight decides about a step that waits for an earlier one.
 func (p *planner) inFlight(o *outcome, restarts bool) decision {
 	v := decision{takes: Blocked, announced: ByFailure}
@@ -78,8 +83,7 @@ func (p *planner) guestMemory(d *difference) decision {
 		v.reason = p.whyMemoryRestarts(o.restart)
 	case o.patched && p.overcommitted():
 		v.patched, v.announced = true, ByCondition
-		v.reason = "KubeVirt raises the memory request above the memory limit, so that the VM cannot be migrated."
-		v.wayOut = "Raise resources.limits.memory, or remove it, and restart the VM."
+		v.reason, v.wayOut = reasonOvercommitted, wayOutOvercommitted
 	case o.patched:
 		return p.plugged(p.migration(true))
 	case runs == nil:

@@ -4,6 +4,8 @@ import (
 	"reflect"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/claims"
 )
 
 // requested applies to volumes of the subresources addvolume and removevolume.
@@ -28,10 +30,10 @@ func volumeRequest(*planner, *difference) decision {
 
 // movesClaim applies to volumes whose claim KubeVirt migrates.
 func movesClaim(p *planner, d *difference) bool {
-	if d.list != "volumes" || d.event != changed || claimOf(p.wantedVolumes.find(d.item)) == claimOf(p.runningVolumes.find(d.item)) {
+	if d.list != "volumes" || d.event != changed || claims.OfVolume(p.wantedVolumes.find(d.item)) == claims.OfVolume(p.runningVolumes.find(d.item)) {
 		return false
 	}
-	if claimOf(p.wantedVolumes.find(d.item)) == "" || claimOf(p.runningVolumes.find(d.item)) == "" {
+	if claims.OfVolume(p.wantedVolumes.find(d.item)) == "" || claims.OfVolume(p.runningVolumes.find(d.item)) == "" {
 		return false
 	}
 	return migratesVolumes(&p.in.Desired.Spec) || p.in.is(v1.VirtualMachineInstanceVolumesChange)

@@ -47,9 +47,14 @@ const (
 	countSteps
 )
 
+// failureInstancetype is the failure before the first step.
+const failureInstancetype = "instancetype"
+
 // step is a step of virt-controller.
 type step struct {
 	id string
+	// field is the path in the VM of what the step writes.
+	field string
 	// live steps only run under the strategy LiveUpdate, and only if no restart is required.
 	live bool
 	run  func(*planner) outcome
@@ -57,14 +62,14 @@ type step struct {
 
 // steps are what virt-controller does with a running instance.
 var steps = [countSteps]step{
-	stepInterfaces:  {"interfaces", false, (*planner).syncInterfaces},
-	stepHotplug:     {"hotplug-volumes", false, (*planner).hotplugVolumes},
-	stepMetadata:    {"labels-and-annotations", false, (*planner).syncMetadata},
-	stepSockets:     {"sockets", true, (*planner).plugSockets},
-	stepAffinity:    {"affinity", true, (*planner).syncAffinity},
-	stepTolerations: {"tolerations", true, (*planner).syncTolerations},
-	stepMemory:      {"memory", true, (*planner).plugMemory},
-	stepClaims:      {"volume-migration", true, (*planner).migrateClaims},
+	stepInterfaces:  {"interfaces", template + "domain.devices.interfaces", false, (*planner).syncInterfaces},
+	stepHotplug:     {"hotplug-volumes", template + "volumes", false, (*planner).hotplugVolumes},
+	stepMetadata:    {"labels-and-annotations", "spec.template.metadata", false, (*planner).syncMetadata},
+	stepSockets:     {"sockets", template + "domain.cpu.sockets", true, (*planner).plugSockets},
+	stepAffinity:    {"affinity", template + "affinity", true, (*planner).syncAffinity},
+	stepTolerations: {"tolerations", template + "tolerations", true, (*planner).syncTolerations},
+	stepMemory:      {"memory", template + "domain.memory.guest", true, (*planner).plugMemory},
+	stepClaims:      {"volume-migration", template + "volumes", true, (*planner).migrateClaims},
 }
 
 // predict runs the steps.
@@ -72,8 +77,8 @@ func (p *planner) predict() {
 	k := &p.kubevirt
 	existing, has := p.in.announcedRestart()
 	switch {
-	case p.in.DesiredKinds.Missing != "":
-		k.failure, k.stopped = "instancetype", p.in.Running == nil
+	case p.in.DesiredKinds.missing():
+		k.failure, k.stopped = failureInstancetype, p.in.Running == nil
 		if has {
 			k.restart = ReasonOf(existing)
 		}
@@ -161,7 +166,7 @@ func (p *planner) starts() bool {
 // isCold reports whether the template differs from the start of the instance in what KubeVirt does not update live. The
 // interfaces are compared with those of the given spec.
 func (p *planner) isCold(running *v1.VirtualMachineInstanceSpec) bool {
-	if p.started == nil || p.lost || p.conflict {
+	if p.started == nil || p.lost || len(p.conflicts) > 0 {
 		return false
 	}
 	if p.coldOtherwise == nil {

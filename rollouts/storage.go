@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtward/virtward/api/claims"
 )
 
 // hotplugsVolumes reports whether KubeVirt attaches and detaches hotpluggable volumes of the VM.
@@ -183,7 +185,7 @@ func (p *planner) movedClaims() map[string]*v1.Volume {
 	for i := range p.running.Volumes {
 		runs := &p.running.Volumes[i]
 		wants := p.wantedVolumes.find(runs.Name)
-		if from, to := claimOf(runs), claimOf(wants); from != "" && to != "" && from != to {
+		if from, to := claims.OfVolume(runs), claims.OfVolume(wants); from != "" && to != "" && from != to {
 			moved[runs.Name] = wants
 		}
 	}
@@ -195,7 +197,7 @@ func (p *planner) revertsClaims(moved map[string]*v1.Volume) bool {
 	migrated := p.in.Running.Status.MigratedVolumes
 	for i := range migrated {
 		m := &migrated[i]
-		if m.SourcePVCInfo == nil || claimOf(moved[m.VolumeName]) != m.SourcePVCInfo.ClaimName {
+		if m.SourcePVCInfo == nil || claims.OfVolume(moved[m.VolumeName]) != m.SourcePVCInfo.ClaimName {
 			return false
 		}
 	}
@@ -212,7 +214,7 @@ func (p *planner) destinations(moved map[string]*v1.Volume) (invalid, missing st
 		}
 		why := p.unmovable(volume, disks.find(volume.Name))
 		if why == "" && p.isMissing(volume) {
-			return "", claimOf(volume)
+			return "", claims.OfVolume(volume)
 		}
 		if why == "" && p.unpopulated(volume) {
 			why = "the DataVolume of " + volume.Name + " is not filled by a volume populator"
@@ -250,7 +252,7 @@ func (p *planner) isMissing(volume *v1.Volume) bool {
 	if !p.in.Storage.Known {
 		return false
 	}
-	_, hasClaim := p.in.Storage.Claims[claimOf(volume)]
+	_, hasClaim := p.in.Storage.Claims[claims.OfVolume(volume)]
 	if volume.DataVolume == nil {
 		return !hasClaim
 	}

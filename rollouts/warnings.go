@@ -44,13 +44,13 @@ func (r *Result) SinceVM(before, after *v1.VirtualMachine, kinds Kinds) bool {
 			return false
 		}
 	}
-	if r.Omitted > 0 || kinds != (Kinds{}) {
+	if r.Omitted > 0 || kinds.Instancetype != nil || kinds.Preference != nil || kinds.missing() {
 		return false
 	}
 	spec := reflect.ValueOf(&before.Spec.Template.Spec).Elem()
 	return !slices.ContainsFunc(r.Changes, func(c Change) bool {
-		path, inSpec := strings.CutPrefix(c.Field, "spec.template.spec.")
-		if !inSpec || strings.Contains(path, "[") || path == "domain.firmware.uuid" {
+		path, inSpec := strings.CutPrefix(c.Field, template)
+		if !inSpec || c.InProgress || strings.Contains(path, "[") || path == "domain.firmware.uuid" {
 			return true
 		}
 		at := nodeOf(path)
@@ -85,7 +85,7 @@ func (r *Result) Warnings(stage bool) []string {
 		switch {
 		case !c.Pending() || c.Takes == NextStart:
 			return false
-		case stage && (c.Takes == Restart || c.Takes == LiveOnMigration):
+		case stage && !c.InProgress && (c.Takes == Restart || c.Takes == LiveOnMigration):
 			staged = append(staged, c.Field)
 			return false
 		}
@@ -113,15 +113,11 @@ func (r *Result) Warnings(stage bool) []string {
 
 // named lists the first fields, and the number of the others.
 func named(fields []string) string {
-	var shown []string
-	for _, field := range fields[:min(len(fields), maxNamed)] {
-		shown = append(shown, texts.Shorten(field, maxField))
+	short := slices.Clone(fields)
+	for i := range short[:min(len(short), maxNamed)] {
+		short[i] = texts.Shorten(short[i], maxField)
 	}
-	text := strings.Join(shown, ", ")
-	if more := len(fields) - len(shown); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return texts.First(short, maxNamed)
 }
 
 // text is FIELD: when it takes effect, why, what to do, and how many other fields there are.

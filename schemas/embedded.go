@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-//go:generate go run ./gen -chart ../charts/virtward zz_generated.schemas.zip
+//go:generate go run ./gen -chart ../charts/virtward -versions zz_generated.versions.go zz_generated.schemas.zip
 
 //go:embed zz_generated.schemas.zip
 var archive []byte

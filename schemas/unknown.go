@@ -29,7 +29,7 @@ type Unknown struct {
 	// Path of the field in the object.
 	Path string
 	// Meant is the name of a similar field beside it, or the path of the field with the same name above or below; empty if
-	// there is none.
+	// there is none, or if several are equally near.
 	Meant string
 
 	steps []string
@@ -77,6 +77,8 @@ type level struct {
 	node  *structuralschema.Structural
 	path  string
 	steps []string
+	// object is the value.
+	object map[string]any
 }
 
 // search collects unknown fields. It follows the API server's pruning.
@@ -114,6 +116,7 @@ func (w *search) value(value any, at level) {
 
 // fields searches an object.
 func (w *search) fields(object map[string]any, at level) {
+	at.object = object
 	preserves := at.node != nil && at.node.XPreserveUnknownFields
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if w.full() {
@@ -170,64 +173,108 @@ func joined(path, name string) string {
 	return fieldpath.Joined(path, name)
 }
 
-// meant suggests a field for an unknown one: beside it in other case, of the same name above or below it, or similar
-// beside it.
+// meant suggests a field for an unknown one: beside it with nearly the same name, of the same name below or above it, or
+// similar beside it. A field elsewhere was not meant if it is set already, or cannot have the value.
 func meant(name string, at *level, object map[string]any) string {
 	beside := slices.Sorted(maps.Keys(properties(at.node)))
-	for _, candidate := range beside {
-		if strings.EqualFold(candidate, name) {
-			return candidate
-		}
+	if near := texts.Near(name, beside); near != "" {
+		return near
 	}
 	if path := inside(name, at, object); path != "" {
 		return path
 	}
 	for above := at.above; above != nil; above = above.above {
-		if _, found := properties(above.node)[name]; found && !ofType(name) {
+		property, found := properties(above.node)[name]
+		if _, taken := above.object[name]; found && !taken && !ofType(name) && takes(&property, object[name]) {
 			return joined(above.path, name)
 		}
 	}
-	return texts.Closest(name, beside)
+	return texts.Closest(name, slices.DeleteFunc(beside, ofType))
 }
 
-// inside returns the path of the nearest field of this name below an object. Fields that the object has come first.
+// candidate is an object below an unknown field, in which a field of the same name may be meant.
+type candidate struct {
+	node   *structuralschema.Structural
+	path   string
+	object map[string]any
+	// distance is 0 for an object that exists, 1 for one that is null, and 2 for one that is absent.
+	distance int
+}
+
+// inside returns the path of the nearest field of this name below an object. It returns none if several are equally near. A
+// single value moves only one level down, unless the objects around its new place exist.
 func inside(name string, at *level, object map[string]any) string {
-	type candidate struct {
-		node   *structuralschema.Structural
-		path   string
-		object map[string]any
-	}
 	if at.node == nil {
 		return ""
 	}
-	current := []candidate{{at.node, at.path, object}}
-	for range maxBelow {
+	_, isObject := object[name].(map[string]any)
+	_, isList := object[name].([]any)
+	current := []candidate{{node: at.node, path: at.path, object: object}}
+	for depth := range maxBelow {
 		var next []candidate
-		for _, c := range current {
-			for _, field := range slices.Sorted(maps.Keys(c.node.Properties)) {
-				property := c.node.Properties[field]
-				if field == "status" || len(property.Properties) == 0 {
-					continue
-				}
-				value, _ := c.object[field].(map[string]any)
-				next = append(next, candidate{&property, joined(c.path, field), value})
-			}
+		for i := range current {
+			next = append(next, current[i].below()...)
 		}
-		slices.SortStableFunc(next, func(a, b candidate) int { return weight(a.object) - weight(b.object) })
-		for _, c := range next {
-			if _, found := c.node.Properties[name]; found {
-				return joined(c.path, name)
-			}
+		if depth > 0 && !isObject && !isList {
+			next = slices.DeleteFunc(next, func(c candidate) bool { return c.distance > 0 })
+		}
+		if path, found := nearest(name, object[name], next); found {
+			return path
 		}
 		current = next
 	}
 	return ""
 }
 
-// weight sorts objects that exist before others.
-func weight(object map[string]any) int {
-	if object != nil {
-		return 0
+// below returns the objects of an object.
+func (c *candidate) below() (found []candidate) {
+	for _, name := range slices.Sorted(maps.Keys(c.node.Properties)) {
+		property := c.node.Properties[name]
+		if name == "status" || len(property.Properties) == 0 {
+			continue
+		}
+		value, present := c.object[name]
+		of, _ := value.(map[string]any)
+		distance := 0
+		switch {
+		case !present:
+			distance = 2
+		case of == nil:
+			distance = 1
+		}
+		found = append(found, candidate{&property, joined(c.path, name), of, max(c.distance, distance)})
 	}
-	return 1
+	return found
+}
+
+// nearest returns the path of the field with this name in the nearest object that has it; none if several are equally near.
+func nearest(name string, value any, of []candidate) (path string, found bool) {
+	distance := 0
+	for i := range of {
+		property, has := of[i].node.Properties[name]
+		if !has || !takes(&property, value) {
+			continue
+		}
+		switch at := joined(of[i].path, name); {
+		case !found || of[i].distance < distance:
+			path, distance, found = at, of[i].distance, true
+		case of[i].distance == distance:
+			path = ""
+		}
+	}
+	return path, found
+}
+
+// takes reports whether a field can have a value: an object, a list, or a single value.
+func takes(node *structuralschema.Structural, value any) bool {
+	const object, list = "object", "array"
+	switch value.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return node.Type == object
+	case []any:
+		return node.Type == list
+	}
+	return node.Type != object && node.Type != list
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 )
 
-// openShiftTemplate is the part of a Template of template.openshift.io that is converted.
-type openShiftTemplate struct {
+// OpenShiftTemplate is the part of a Template of template.openshift.io that is converted.
+type OpenShiftTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
@@ -33,8 +33,8 @@ func IsOpenShiftTemplate(object *unstructured.Unstructured) bool {
 	return object.GetKind() == "Template" && (group == "template.openshift.io" || !hasGroup)
 }
 
-// Convert makes a VirtualMachineTemplate of an OpenShift Template. The Template must have one VirtualMachine; the notes
-// name what else it has, which is left out.
+// Convert makes a VirtualMachineTemplate of an OpenShift Template. The Template must have one VirtualMachine. The notes name
+// what else it has, which is left out, and the text that is kept although it looks like a reference.
 func Convert(object *unstructured.Unstructured) (*v1beta1.VirtualMachineTemplate, []string, error) {
 	if !IsOpenShiftTemplate(object) {
 		return nil, nil, fmt.Errorf("%s %s is not a Template of template.openshift.io", object.GetAPIVersion(), object.GetKind())
@@ -43,12 +43,13 @@ func Convert(object *unstructured.Unstructured) (*v1beta1.VirtualMachineTemplate
 	if err != nil {
 		return nil, nil, err
 	}
-	var source openShiftTemplate
+	var source OpenShiftTemplate
 	if err := json.Unmarshal(written, &source); err != nil {
 		return nil, nil, fmt.Errorf("reading the Template: %w", err)
 	}
 	var vm map[string]any
 	var notes []string
+	at := ""
 	for i, one := range source.Objects {
 		u := unstructured.Unstructured{Object: one}
 		isVM := u.GetKind() == apikinds.VirtualMachine && strings.HasPrefix(u.GetAPIVersion(), "kubevirt.io/")
@@ -56,7 +57,7 @@ func Convert(object *unstructured.Unstructured) (*v1beta1.VirtualMachineTemplate
 		case isVM && vm != nil:
 			return nil, nil, fmt.Errorf("objects[%d]: the Template has more than one VirtualMachine", i)
 		case isVM:
-			vm = one
+			vm, at = one, fmt.Sprintf("objects[%d]", i)
 		default:
 			notes = append(notes, fmt.Sprintf("objects[%d]: %s %s is left out: create it by itself", i, u.GetKind(), u.GetName()))
 		}
@@ -71,6 +72,9 @@ func Convert(object *unstructured.Unstructured) (*v1beta1.VirtualMachineTemplate
 		maps.Copy(labels, u.GetLabels())
 		u.SetLabels(labels)
 	}
+	foreign := newForeignText(source.Parameters, at)
+	foreign.keepIn(vm, virtualMachineShape(), nil)
+	source.Message = foreign.keep("message", source.Message)
 	raw, err := json.Marshal(vm)
 	if err != nil {
 		return nil, nil, err
@@ -83,6 +87,10 @@ func Convert(object *unstructured.Unstructured) (*v1beta1.VirtualMachineTemplate
 	delete(template.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
 	if len(notes) > 0 {
 		notes = append(notes, unusedBy(template)...)
+	}
+	if len(foreign.notes) > 0 {
+		template.Spec.Parameters = append(template.Spec.Parameters, Dollar(foreign.dollar))
+		notes = append(notes, foreign.notes...)
 	}
 	return template, notes, nil
 }

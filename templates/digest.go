@@ -8,7 +8,7 @@ import (
 	"reflect"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // Digest identifies a template and its spec: sha256:HEX of the UID and of the spec in a canonical form, in which the order
@@ -16,7 +16,7 @@ import (
 // error is about a spec that cannot be rendered: it is not JSON, or has too many objects.
 func Digest(template *v1beta1.VirtualMachineTemplate) (string, error) {
 	if vm := template.Spec.VirtualMachine; vm != nil {
-		if err := decodelimits.Object(vm.Raw, reflect.TypeFor[any]()); err != nil {
+		if err := decode.Object(vm.Raw, reflect.TypeFor[any]()); err != nil {
 			return "", fmt.Errorf("%s: %w", virtualMachineAt, err)
 		}
 	}

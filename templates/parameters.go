@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -320,7 +320,7 @@ func (c *constraint) checkType(text string) error {
 // isObject reports whether a text is a list or an object in JSON, with a bounded number of values. An enum can have very many.
 func isObject(text string) bool {
 	data := bytes.TrimSpace([]byte(text))
-	return len(data) > 0 && (data[0] == '{' || data[0] == '[') && json.Valid(data) && decodelimits.Object(data, reflect.TypeFor[any]()) == nil
+	return len(data) > 0 && (data[0] == '{' || data[0] == '[') && json.Valid(data) && decode.Object(data, reflect.TypeFor[any]()) == nil
 }
 
 // maxIntegerDigits bounds integers: those of Kubernetes have 19 digits.
@@ -339,7 +339,7 @@ func (c *constraint) checkInteger(text string) error {
 }
 
 func (c *constraint) checkQuantity(text string) error {
-	if !decodelimits.Parsable(text) {
+	if !decode.Parsable(text) {
 		return fmt.Errorf("it must be a quantity such as 4Gi")
 	}
 	quantity, err := resource.ParseQuantity(text)

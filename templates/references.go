@@ -1,6 +1,10 @@
 package templates
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+)
 
 // segment is a part of a string: literal text, or a reference to a parameter.
 type segment struct {
@@ -92,17 +96,36 @@ func hasReference(text string) bool {
 	return whole || nextReference(text, 0) >= 0
 }
 
-// Escape turns a text into one that renders to it: a ${NAME} in it refers to no parameter any more, but to one whose
-// value is "$". The name is that parameter's; see EscapeParameter.
-func Escape(text, name string) string {
-	if _, whole := wholeReference(text); whole {
-		return "${" + name + "}" + text[1:]
+// DollarParameter is the parameter for the dollar sign of text that looks like a reference.
+const DollarParameter = "DOLLAR"
+
+// Dollar is the parameter of a name whose value is always "$".
+func Dollar(name string) v1beta1.Parameter {
+	return v1beta1.Parameter{Name: name, Description: "A dollar sign. Do not change it", Value: "$", Enum: []string{"$"}}
+}
+
+// Escape turns a text into one that renders to it: a ${NAME} in it refers to no parameter any more, but to the one of Dollar,
+// whose name is dollar.
+func Escape(text, dollar string) string {
+	return escape(text, dollar, func(string) bool { return true })
+}
+
+// escape escapes the references that a function selects by their names.
+func escape(text, dollar string, selects func(name string) bool) string {
+	if name, whole := wholeReference(text); whole {
+		if !selects(name) {
+			return text
+		}
+		return "${" + dollar + "}" + text[1:]
 	}
 	var b strings.Builder
 	from := 0
-	for at := nextReference(text, 0); at >= 0; at = nextReference(text, from) {
+	for at := nextReference(text, 0); at >= 0; at = nextReference(text, at+1) {
+		if !selects(text[at+2 : at+2+nameLength(text[at+2:])]) {
+			continue
+		}
 		b.WriteString(text[from:at])
-		b.WriteString("${" + name + "}")
+		b.WriteString("${" + dollar + "}")
 		from = at + 1
 	}
 	b.WriteString(text[from:])

@@ -44,7 +44,7 @@ const (
 var remedies = map[string]string{
 	RuleVirtualMachineMissing:   "Write the VirtualMachine in spec.virtualMachine.",
 	RuleVirtualMachineNotObject: "Write the VirtualMachine in spec.virtualMachine.",
-	RuleUndefinedParameter:      "Add the parameter to spec.parameters, or correct the name.",
+	RuleUndefinedParameter:      "Add the parameter to spec.parameters, or correct the name. To keep the text, write ${DOLLAR} for its dollar sign, with a parameter DOLLAR of the value $.",
 	RuleUnusedParameter:         "Remove the parameter, or refer to it with ${NAME}.",
 	RuleEmptyName:               "Give the parameter a name of letters, digits and underscores.",
 	RuleDuplicateParameter:      "Keep one of the parameters.",

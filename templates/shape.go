@@ -42,6 +42,9 @@ func (k shapeKind) String() string {
 	return [...]string{"any value", "an object", "an object", "a list", "a string", "true or false", "an integer", "an integer", "a number", "a value"}[k]
 }
 
+// takesText reports whether a string can be right for a shape.
+func (s *shape) takesText() bool { return s.kind == textKind || s.kind == anything || s.kind == itself }
+
 // virtualMachineShape is the shape of a VirtualMachine.
 var virtualMachineShape = sync.OnceValue(func() *shape {
 	return shapeOf(reflect.TypeFor[kubevirtv1.VirtualMachine](), map[reflect.Type]*shape{})

@@ -3,7 +3,6 @@ package templates
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/test/isolated"
 )
 
 // counter counts the numbers that are drawn.
@@ -26,12 +26,10 @@ func (c *counter) IntN(n int) int {
 }
 
 // allocated returns the bytes that a function allocates.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+func allocated(f func()) int64 {
+	before := isolated.Allocated()
 	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
+	return isolated.Allocated() - before
 }
 
 func templateWith(vm string, parameters ...v1beta1.Parameter) *v1beta1.VirtualMachineTemplateSpec {
@@ -73,6 +71,9 @@ func TestGeneratedLength(t *testing.T) {
 // Users choose the names and the depth of fields, which are in the paths of findings, of what is unknown, and of what an
 // approval does not cover.
 func TestPathsAreBounded(t *testing.T) {
+	if !isolated.Run(t) {
+		return
+	}
 	long, many := strings.Repeat("k", 200<<10), 20_000
 	deep := strings.Repeat(`{"`+strings.Repeat("k", 100)+`":`, 150)
 	required := v1beta1.Parameter{Name: "A", Required: true}
@@ -137,6 +138,9 @@ func TestUnknownIsBounded(t *testing.T) {
 
 // A value is parsed once, however often a template refers to it.
 func TestValuesAreParsedOnce(t *testing.T) {
+	if !isolated.Run(t) {
+		return
+	}
 	large := "[" + strings.Repeat(`[],`, 1500) + "[]]"
 	spec := templateWith(`{"spec":{"dataVolumeTemplates":[`+strings.Repeat(`"${{A}}",`, 1000)+`{}]}}`, v1beta1.Parameter{Name: "A", Value: large})
 	const most = 32 << 20

@@ -14,11 +14,23 @@ func TestClosest(t *testing.T) {
 		{"imageName", []string{"path", "image"}, "image"},
 		{"policy", []string{"imagePullPolicyOfAll", "imagePullPolicy", "policyOfEverything"}, "imagePullPolicy"},
 		{"bus", []string{"diskBusPreference", "preferredDiskBus"}, ""}, // three letters are in too many names
+		{"policy", []string{"polygon", "policies"}, "policies"},
+		{"bus", []string{"lun", "io"}, ""},
+		{"tset", []string{"test"}, "test"},
+		{"", []string{"a"}, ""},
 		{"zzzzzzzz", []string{"cores"}, ""},
 		{"cores", nil, ""},
 	} {
 		if got := Closest(c.name, c.known); got != c.want {
 			t.Errorf("%s among %q: %q, want %q", c.name, c.known, got, c.want)
+		}
+	}
+}
+
+func TestNear(t *testing.T) {
+	for name, want := range map[string]string{"coers": "cores", "policy": "", "CORES": "cores", "startStrategy": "", "bus": ""} {
+		if got := Near(name, []string{"cores", "policies", "runStrategy", "lun"}); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/api/architectures"
 )
 
 // byAdmission is the source of what KubeVirt's own admission code rejects.
@@ -44,69 +45,85 @@ func rejected(architecture string, line Support, capabilities ...Capability) Sup
 
 func amd64Support() SupportTable {
 	return slices.Concat(
-		rejected(platform.AMD64, Support{
+		rejected(architectures.AMD64, Support{
 			Rule: "amd64-watchdog", Title: "The watchdog of amd64 is an i6300esb", Remedy: "Set only watchdog.i6300esb.",
 			Detail: "amd64 supports only the i6300esb watchdog",
 		}, watchdogDiag288(), watchdogOfNoKind()),
-		videoOf(platform.AMD64, "Choose a listed type, or remove devices.video for the default.",
+		videoOf(architectures.AMD64, "Choose a listed type, or remove devices.video for the default.",
 			"vga", "cirrus", "virtio", "ramfb", "bochs"),
 	)
 }
 
 func arm64Support() SupportTable {
 	return slices.Concat(
-		rejected(platform.ARM64, Support{
+		rejected(architectures.ARM64, Support{
 			Rule: "arm64-bios", Title: "arm64 boots from EFI", Remedy: "Remove firmware.bootloader.bios.",
 			Detail: "arm64 boots from EFI only",
 		}, biosBoot()),
-		rejected(platform.ARM64, Support{
+		rejected(architectures.ARM64, Support{
 			Rule: "arm64-cpu-model", Title: "arm64 guests see the host's CPU", Remedy: "Change or remove cpu.model.",
 			Detail: "arm64 guests see the host's CPU, " + v1.CPUModeHostPassthrough,
 		}, namedCPUModel()),
-		rejected(platform.ARM64, Support{
+		rejected(architectures.ARM64, Support{
 			Rule: "arm64-disk-bus", Title: "Disks of arm64 are on a virtio or scsi bus", Remedy: "Change or remove the bus.",
 			Detail: "disks of arm64 are on a virtio or scsi bus",
 		}, diskOnBus(v1.DiskBusSATA), diskOnBus(v1.DiskBusUSB), diskOnUnknownBus()),
-		rejected(platform.ARM64, Support{
+		rejected(architectures.ARM64, Support{
 			Rule: "arm64-watchdog", Title: "arm64 has no watchdog", Remedy: "Remove devices.watchdog.",
 			Detail: "arm64 has no watchdog",
 		}, anyWatchdog()),
-		rejected(platform.ARM64, Support{
+		rejected(architectures.ARM64, Support{
 			Rule: "arm64-sound", Title: "arm64 has no sound device", Remedy: "Remove devices.sound.",
 			Detail: "arm64 has no sound device",
 		}, soundDevice()),
-		videoOf(platform.ARM64, "Choose a listed type, or remove devices.video for the default.", "virtio", "ramfb"),
-		rejected(platform.ARM64, Support{
+		videoOf(architectures.ARM64, "Choose a listed type, or remove devices.video for the default.", "virtio", "ramfb"),
+		rejected(architectures.ARM64, Support{
 			Rule: "launch-security-architecture", Title: "Launch security exists on amd64 and s390x", Security: true,
 			Remedy: "Remove launchSecurity, or run the VM on amd64 or s390x.",
 			Cause:  field.ErrorTypeInvalid, Detail: "does not support domain.launchSecurity",
 		}, launchSecurity()),
-		rejected(platform.ARM64, Support{
+		rejected(architectures.ARM64, Support{
 			Rule: "cpu-dedicated-threads-arm64", Title: "Dedicated CPUs of arm64 have one thread per core",
 			Remedy: "Set cpu.threads to 1, and use more cores.",
 			Cause:  field.ErrorTypeInvalid, Detail: "dedicated CPUs have one thread per core",
 		}, dedicatedCPUThreads()),
-		growing(platform.ARM64),
+		growing(architectures.ARM64),
+		SupportTable{{
+			Architecture: architectures.ARM64, Capability: cpuHotplug(), Level: Ignored, Source: "KubeVirt's converter of domains",
+			Rule: "arm64-cpu-hotplug", Title: "VMs of arm64 have no maxSockets", Remedy: "Remove cpu.maxSockets. More sockets need a restart of the VM.",
+			Detail: "has no effect: KubeVirt adds no CPUs to a running guest of arm64",
+		}},
 	)
+}
+
+// cpuHotplug is used by a VM or a VMI with a maximum of sockets. KubeVirt's controller writes the VMI of a VM.
+func cpuHotplug() Capability {
+	return Capability{Name: "cpu-hotplug", Title: "CPUs that are added while the VM runs, up to cpu.maxSockets", Uses: func(s *Subject) []Use {
+		cpu := s.Spec.Domain.CPU
+		if cpu == nil || cpu.MaxSockets == 0 || s.VMI != nil && metav1.GetControllerOf(s.VMI) != nil {
+			return nil
+		}
+		return []Use{{Path: cpuPath(s, "maxSockets"), Value: cpu.MaxSockets}}
+	}}
 }
 
 func s390xSupport() SupportTable {
 	return slices.Concat(
-		rejected(platform.S390X, Support{
+		rejected(architectures.S390X, Support{
 			Rule: "s390x-watchdog", Title: "The watchdog of s390x is a diag288", Remedy: "Set only watchdog.diag288.",
 			Detail: "s390x supports only the diag288 watchdog",
 		}, watchdogI6300ESB(), watchdogOfNoKind()),
-		videoOf(platform.S390X, "Set video.type to virtio, or remove devices.video for the default.", "virtio"),
-		rejected(platform.S390X, Support{
+		videoOf(architectures.S390X, "Set video.type to virtio, or remove devices.video for the default.", "virtio"),
+		rejected(architectures.S390X, Support{
 			Rule: "s390x-block-size", Title: "Blocks of disks have at most 4096 bytes on s390x",
 			Remedy: "Lower blockSize.custom.logical and blockSize.custom.physical.",
 			Detail: fmt.Sprintf("s390x supports blocks of at most %d bytes", largeBlock),
 		}, largeBlocks()),
-		rejected(platform.S390X, Support{
+		rejected(architectures.S390X, Support{
 			Rule: "device-panic-architecture", Title: "Panic devices can be chosen on amd64 and arm64 only", Remedy: "Remove panicDevices.",
 			Cause: field.ErrorTypeInvalid, Detail: "panic devices cannot be chosen on s390x",
 		}, panicDevices()),
-		growing(platform.S390X),
+		growing(architectures.S390X),
 	)
 }
 

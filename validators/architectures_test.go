@@ -3,11 +3,11 @@ package validators
 import (
 	"testing"
 
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/api/architectures"
 )
 
 func TestAMD64(t *testing.T) {
-	runCases(t, ForArchitecture(platform.AMD64), OnSpec, []ruleCase{
+	runCases(t, ForArchitecture(architectures.AMD64), OnSpec, []ruleCase{
 		{name: "none", spec: `{}`},
 		{name: "what it has", spec: `{"domain":{"devices":{"watchdog":{"name":"w","i6300esb":{}},"video":{"type":"bochs"}}}}`},
 		{
@@ -27,11 +27,11 @@ func TestAMD64(t *testing.T) {
 }
 
 func TestARM64(t *testing.T) {
-	runCases(t, ForArchitecture(platform.ARM64), OnSpec, []ruleCase{
+	runCases(t, ForArchitecture(architectures.ARM64), OnSpec, []ruleCase{
 		{name: "none", spec: `{}`},
 		{
 			name: "what it has",
-			spec: `{"domain":{"cpu":{"model":"host-passthrough"},"firmware":{"bootloader":{"efi":{}}},
+			spec: `{"domain":{"cpu":{"model":"host-passthrough","sockets":4},"firmware":{"bootloader":{"efi":{}}},
 				"devices":{"disks":[{"name":"a","disk":{"bus":"virtio"}},{"name":"b","lun":{"bus":"scsi"}},{"name":"c","cdrom":{}},{"name":"d"}],"video":{"type":"ramfb"}}}}`,
 		},
 		{
@@ -49,6 +49,11 @@ func TestARM64(t *testing.T) {
 				`arm64-watchdog: spec.domain.devices.watchdog: Unsupported value: "w": arm64 has no watchdog`,
 				`arm64-bios: spec.domain.firmware.bootloader.bios: Unsupported value: arm64 boots from EFI only`,
 			},
+		},
+		{
+			name: "a maximum of sockets, which has no effect",
+			spec: `{"domain":{"cpu":{"sockets":2,"maxSockets":8}}}`,
+			want: []string{`arm64-cpu-hotplug: spec.domain.cpu.maxSockets: Invalid value: 8: has no effect: KubeVirt adds no CPUs to a running guest of arm64`},
 		},
 		{
 			name: "unknown buses and video devices",
@@ -79,7 +84,7 @@ func TestARM64(t *testing.T) {
 }
 
 func TestS390X(t *testing.T) {
-	runCases(t, ForArchitecture(platform.S390X), OnSpec, []ruleCase{
+	runCases(t, ForArchitecture(architectures.S390X), OnSpec, []ruleCase{
 		{name: "none", spec: `{}`},
 		{
 			name: "what it has",

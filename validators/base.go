@@ -24,6 +24,7 @@ func Base() (Table, error) {
 		probeRules(),
 		lifecycleRules(),
 		schedulingRules(),
+		capacityRules(),
 		valueRules(),
 		startableRules(),
 		metadataRules(),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -39,6 +40,8 @@ const (
 	Experimental Level = "experimental"
 	// Deprecated is what works, and will go.
 	Deprecated Level = "deprecated"
+	// Ignored is what KubeVirt accepts, and has no effect.
+	Ignored Level = "ignored"
 )
 
 // Support is one line of a capability table: what a platform says of one capability. It is VEP 97.1's, with the
@@ -70,11 +73,7 @@ type SupportTable []Support
 
 // BaseSupport is what holds on every hypervisor: the lines of each architecture, and those of none in particular.
 func BaseSupport() SupportTable {
-	var all SupportTable
-	all = append(all, gatedSupport()...)
-	all = append(all, amd64Support()...)
-	all = append(all, arm64Support()...)
-	return append(all, s390xSupport()...)
+	return slices.Concat(gatedSupport(), amd64Support(), arm64Support(), s390xSupport())
 }
 
 // For are the lines that hold on a platform.
@@ -100,7 +99,7 @@ func (t SupportTable) Rules() Table {
 		if lines[line.Rule] == nil {
 			rules = append(rules, Rule{
 				ID: line.Rule, Title: line.Title, Scope: OnSpec, Severity: line.severity(), Security: line.Security, Remedy: line.Remedy,
-				AtStart: line.Architecture != "" && line.cause() == field.ErrorTypeNotSupported,
+				AtStart: line.Architecture != "" && line.cause() == field.ErrorTypeNotSupported, OnlyWritten: line.Level == Ignored,
 			})
 		}
 		lines[line.Rule] = append(lines[line.Rule], *line)
@@ -141,7 +140,7 @@ func (s *Support) cause() field.ErrorType {
 }
 
 func (s *Support) severity() Severity {
-	if s.Level == Deprecated {
+	if s.Level == Deprecated || s.Level == Ignored {
 		return Warn
 	}
 	return Deny
@@ -182,7 +181,7 @@ func (t SupportTable) Validate() error {
 // sameRule reports whether two lines make one rule: for one platform, with the same words.
 func (s *Support) sameRule(other *Support) bool {
 	return s.Platform() == other.Platform() && s.Title == other.Title && s.Remedy == other.Remedy &&
-		s.severity() == other.severity() && s.Security == other.Security
+		s.severity() == other.severity() && s.Security == other.Security && (s.Level == Ignored) == (other.Level == Ignored)
 }
 
 var kebab = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
@@ -195,7 +194,7 @@ func (s *Support) problems() []string {
 	}{
 		{kebab.MatchString(s.Capability.Name), "has a name that is not kebab-case"},
 		{s.Capability.Title != "", "has no title"},
-		{s.Level == Unsupported || s.Level == Experimental || s.Level == Deprecated, fmt.Sprintf("has no level, but %q", s.Level)},
+		{s.Level == Unsupported || s.Level == Experimental || s.Level == Deprecated || s.Level == Ignored, fmt.Sprintf("has no level, but %q", s.Level)},
 		{(s.Level == Experimental) == (s.Gate != ""), "must have a feature gate if it is experimental, and only then"},
 		{s.Rule != "" || s.Level == Experimental, "has no rule that checks it"},
 		{s.Rule != "" || s.Title == "", "has the title of a rule, but no id"},

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -69,7 +70,7 @@ func TestLevels(t *testing.T) {
 			t.Fatal(err)
 		}
 		findings := rules.Check((&ruleCase{spec: tc.spec, configuration: tc.configuration}).subject(t), OnSpec)
-		if diff := cmp.Diff(tc.want, texts(findings)); diff != "" {
+		if diff := cmp.Diff(tc.want, messages(findings)); diff != "" {
 			t.Errorf("%s, %s: findings (-want +got):\n%s", tc.level, tc.spec, diff)
 		}
 		for _, f := range findings {
@@ -97,7 +98,7 @@ func TestSupportFor(t *testing.T) {
 // TestRulesOfSupport: lines of one id become one rule, at the place of the first.
 func TestRulesOfSupport(t *testing.T) {
 	var ids []string
-	for _, rule := range BaseSupport().For(platform.KVM, platform.S390X).Rules() {
+	for _, rule := range BaseSupport().For(platform.KVM, architectures.S390X).Rules() {
 		ids = append(ids, rule.ID)
 	}
 	if diff := cmp.Diff([]string{"s390x-watchdog", "s390x-video", "s390x-block-size", "device-panic-architecture"}, ids); diff != "" {
@@ -232,7 +233,7 @@ func TestLinesOfSharedRules(t *testing.T) {
 			}
 		}
 		if on := findings("featureGates"); len(on) != 0 {
-			t.Errorf("%s: with the gate %s on, %s says %v", line.Capability.Name, line.Gate, line.Rule, texts(on))
+			t.Errorf("%s: with the gate %s on, %s says %v", line.Capability.Name, line.Gate, line.Rule, messages(on))
 		}
 	}
 	for name := range unseen {

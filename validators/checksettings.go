@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/texts"
 )
 
 // Bounds of a selector: what people write is far below.
@@ -131,13 +132,13 @@ func didYouMean(ids []string) string {
 // mostSuggestions bounds what nearest returns.
 const mostSuggestions = 3
 
-// nearest are the ids that a given one was probably meant to be: those that need the fewest changes, if one
+// nearest are the ids that a given one was probably meant to be: those that need the fewest edits, if one
 // for every three letters is enough; or else those that contain it, as "disk-bus" is in "arm64-disk-bus".
 func nearest(given string, ids []string) []string {
-	limit := max(2, len(given)/3)
+	limit := min(max(2, len(given)/3), policyv1alpha1.MaxRuleIDLength/3)
 	var found []string
 	for _, id := range ids {
-		switch n := distance(given, id, limit); {
+		switch n := texts.Edits(given, id); {
 		case n < limit:
 			found, limit = []string{id}, n
 		case n == limit:
@@ -153,34 +154,4 @@ func nearest(given string, ids []string) []string {
 	}
 	slices.SortFunc(found, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	return found[:min(len(found), mostSuggestions)]
-}
-
-// distance is the number of letters to insert, remove or replace to get from one id to another (Levenshtein);
-// or a number above limit, if it exceeds the limit. No dependency exports this function.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) > limit || len(b)-len(a) > limit {
-		return limit + 1
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		least := row[0]
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-			least = min(least, row[j+1])
-		}
-		if least > limit {
-			return limit + 1
-		}
-	}
-	return row[len(b)]
 }

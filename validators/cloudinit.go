@@ -162,7 +162,7 @@ func cloudInitBase64(s *Subject, found *Errors) {
 var cloudInitSizeRule = Rule{
 	ID:     "cloudinit-size",
 	Title:  "Inline user data and network data has at most 2048 bytes",
-	Remedy: "Move it to a Secret, and name the Secret in secretRef or networkDataSecretRef.",
+	Remedy: "Move it to a Secret, and name the Secret in secretRef instead of userData, or in networkDataSecretRef instead of networkData.",
 	Check:  cloudInitSize,
 }
 

@@ -113,6 +113,7 @@ const (
 	RuleCopy          = "copy-evaluated"
 	RuleRollout       = "rollout-valid"
 	RuleCatalog       = "golden-image-catalog"
+	RulePlugin        = "plugin-works"
 	RuleSchema        = "schema"
 	RuleUnknownField  = "unknown-field"
 
@@ -121,7 +122,7 @@ const (
 
 // Adjustable reports whether RuleSettings can set a rule at all.
 func Adjustable(id string) bool {
-	return !slices.Contains([]string{RuleReadable, RuleSettingsKnown, RuleSiteDefaults, RulePolicy, RulePolicyException, RuleCopy, RuleRollout, RuleCatalog, RuleSchema, RuleUnknownField}, id)
+	return !slices.Contains([]string{RuleReadable, RuleSettingsKnown, RuleSiteDefaults, RulePolicy, RulePolicyException, RuleCopy, RuleRollout, RuleCatalog, RulePlugin, RuleSchema, RuleUnknownField}, id)
 }
 
 // The remedies of these rules, for the packages that report them.
@@ -130,6 +131,7 @@ const (
 	RemedyPolicy          = "Correct the field. kubectl virtward policy lint validates files."
 	RemedyRollout         = "Correct the field, as kubectl explain virtualmachinerollouts.spec describes it."
 	RemedyCatalog         = "Correct the field, as kubectl explain goldenimagecatalogs.spec describes it."
+	RemedyPlugin          = "Correct the field. kubectl virtward plugin lint validates files."
 	RemedyPolicyException = "Correct the field, as kubectl explain virtualmachinepolicyexceptions.spec describes it."
 	RemedyCopy            = "Wait until the source is ready, or correct the field."
 	RemedySiteDefaults    = "Correct the field, or restrict the defaults in spec.match to some hypervisors and architectures."
@@ -139,14 +141,14 @@ const (
 
 // objectRules are reported by the packages that decode the object.
 func objectRules() Table {
-	return Table{readableRule, settingsKnownRule, siteDefaultsRule, policyRule, policyExceptionRule, copyRule, rolloutRule, catalogRule, schemaRule, unknownFieldRule}
+	return Table{readableRule, settingsKnownRule, siteDefaultsRule, policyRule, policyExceptionRule, copyRule, rolloutRule, catalogRule, pluginRule, schemaRule, unknownFieldRule}
 }
 
 var readableRule = Rule{
 	ID:       RuleReadable,
 	Title:    "An object can be decoded, and is not too large",
 	Remedy:   RemedyReadable,
-	Scope:    OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies | OnCopy | OnRollouts | OnCatalogs,
+	Scope:    OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies | OnExceptions | OnCopy | OnRollouts | OnCatalogs | OnPlugins,
 	Security: true,
 	Check:    reportedElsewhere,
 }
@@ -182,7 +184,7 @@ var policyExceptionRule = Rule{
 	ID:       RulePolicyException,
 	Title:    "A VirtualMachinePolicyException can have an effect, and does not end too late",
 	Remedy:   RemedyPolicyException,
-	Scope:    OnPolicies,
+	Scope:    OnExceptions,
 	Security: true,
 	Check:    reportedElsewhere,
 }
@@ -210,6 +212,15 @@ var catalogRule = Rule{
 	Title:    "CDI accepts the images of a GoldenImageCatalog, and no other image has one of their names",
 	Remedy:   RemedyCatalog,
 	Scope:    OnCatalogs,
+	Security: true,
+	Check:    reportedElsewhere,
+}
+
+var pluginRule = Rule{
+	ID:       RulePlugin,
+	Title:    "The conditions and hooks of a Plugin compile where KubeVirt reads them, and KubeVirt calls its hooks",
+	Remedy:   RemedyPlugin,
+	Scope:    OnPlugins,
 	Security: true,
 	Check:    reportedElsewhere,
 }

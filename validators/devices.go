@@ -2,6 +2,7 @@ package validators
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
@@ -31,26 +32,31 @@ func deviceRules() Table {
 var inputBusRule = Rule{
 	ID:     "device-input-bus",
 	Title:  "An input device is on the usb or the virtio bus",
-	Remedy: "Set bus to usb or virtio, or leave it out.",
+	Remedy: "Set bus to a supported value, or leave it out.",
 	Check:  inputBus,
 }
 
 func inputBus(s *Subject, found *Errors) {
 	inputs := s.Spec.Domain.Devices.Inputs
 	for i := range found.Each(len(inputs)) {
-		switch input := &inputs[i]; input.Bus {
-		case "", v1.InputBusUSB, v1.InputBusVirtio:
-		default:
-			found.Add(field.Invalid(s.Devices().Child("inputs").Index(i).Child("bus"), input.Bus,
-				fmt.Sprintf("the input device %q does not support this bus", shortened(input.Name))))
+		if input := &inputs[i]; input.Bus != "" && !slices.Contains(inputBuses, input.Bus) {
+			found.Add(unknown(s.Devices().Child("inputs").Index(i).Child("bus"), input.Bus,
+				fmt.Sprintf("the bus of the input device %q", shortened(input.Name)), inputBuses))
 		}
 	}
 }
 
+var (
+	inputBuses  = []v1.InputBus{v1.InputBusUSB, v1.InputBusVirtio}
+	inputTypes  = []v1.InputType{v1.InputTypeTablet, v1.InputTypeKeyboard}
+	soundModels = []string{"ich9", "ac97"}
+	panicModels = []v1.PanicDeviceModel{v1.Hyperv, v1.Isa, v1.Pvpanic}
+)
+
 var inputTypeRule = Rule{
 	ID:            "device-input-type",
 	Title:         "An input device is a tablet or a keyboard",
-	Remedy:        "Set type to tablet or keyboard.",
+	Remedy:        "Set type to a supported value.",
 	ReadsDefaults: true,
 	Check:         inputType,
 }
@@ -58,11 +64,9 @@ var inputTypeRule = Rule{
 func inputType(s *Subject, found *Errors) {
 	inputs := s.Spec.Domain.Devices.Inputs
 	for i := range found.Each(len(inputs)) {
-		switch input := &inputs[i]; input.Type {
-		case v1.InputTypeTablet, v1.InputTypeKeyboard:
-		default:
-			found.Add(field.Invalid(s.Devices().Child("inputs").Index(i).Child("type"), input.Type,
-				fmt.Sprintf("the input device %q has an unknown type", shortened(input.Name))))
+		if input := &inputs[i]; !slices.Contains(inputTypes, input.Type) {
+			found.Add(unknown(s.Devices().Child("inputs").Index(i).Child("type"), input.Type,
+				fmt.Sprintf("the type of the input device %q", shortened(input.Name)), inputTypes))
 		}
 	}
 }
@@ -84,16 +88,16 @@ func soundNamed(s *Subject, found *Errors) {
 var soundModelRule = Rule{
 	ID:     "device-sound-model",
 	Title:  "A sound device is an ich9 or an ac97",
-	Remedy: "Set sound.model to ich9 or ac97, or leave it out for ich9.",
+	Remedy: "Set sound.model to a supported value, or leave it out for ich9.",
 	Check:  soundModel,
 }
 
 func soundModel(s *Subject, found *Errors) {
 	sound := s.Spec.Domain.Devices.Sound
-	if sound == nil || sound.Model == "" || sound.Model == "ich9" || sound.Model == "ac97" {
+	if sound == nil || sound.Model == "" || slices.Contains(soundModels, sound.Model) {
 		return
 	}
-	found.Add(field.Invalid(s.Devices().Child("sound"), sound.Model, "the model is unknown"))
+	found.Add(unknown(s.Devices().Child("sound"), sound.Model, "the model", soundModels))
 }
 
 var videoNeedsGraphicsRule = Rule{
@@ -115,22 +119,15 @@ func videoNeedsGraphics(s *Subject, found *Errors) {
 var panicModelRule = Rule{
 	ID:     "device-panic-model",
 	Title:  "A panic device has a known model",
-	Remedy: "Set model to hyperv, isa or pvpanic, or leave it out.",
+	Remedy: "Set model to a supported value, or leave it out.",
 	Check:  panicModel,
 }
 
 func panicModel(s *Subject, found *Errors) {
 	devices := s.Spec.Domain.Devices.PanicDevices
 	for i := range found.Each(len(devices)) {
-		model := devices[i].Model
-		if model == nil {
-			continue
-		}
-		switch *model {
-		case v1.Hyperv, v1.Isa, v1.Pvpanic:
-		default:
-			found.Add(field.Invalid(s.Devices().Child("panicDevices").Index(i).Child("model"), *model,
-				"the model is unknown"))
+		if model := devices[i].Model; model != nil && !slices.Contains(panicModels, *model) {
+			found.Add(unknown(s.Devices().Child("panicDevices").Index(i).Child("model"), *model, "the model", panicModels))
 		}
 	}
 }

@@ -10,9 +10,9 @@ func TestDevices(t *testing.T) {
 			name: "inputs of other kinds",
 			spec: `{"domain":{"devices":{"inputs":[{"name":"a","type":"tablet"},{"name":"b","type":"mouse","bus":"ps2"},{"name":"c","bus":"usb"}]}}}`,
 			want: []string{
-				`device-input-bus: spec.domain.devices.inputs[1].bus: Invalid value: "ps2": the input device "b" does not support this bus`,
-				`device-input-type: spec.domain.devices.inputs[1].type: Invalid value: "mouse": the input device "b" has an unknown type`,
-				`device-input-type: spec.domain.devices.inputs[2].type: Invalid value: "": the input device "c" has an unknown type`,
+				`device-input-bus: spec.domain.devices.inputs[1].bus: Invalid value: "ps2": the bus of the input device "b" is unknown: supported values: "usb", "virtio"`,
+				`device-input-type: spec.domain.devices.inputs[1].type: Invalid value: "mouse": the type of the input device "b" is unknown: supported values: "tablet", "keyboard"`,
+				`device-input-type: spec.domain.devices.inputs[2].type: Invalid value: "": the type of the input device "c" is unknown: supported values: "tablet", "keyboard"`,
 			},
 		},
 		{name: "sound", spec: `{"domain":{"devices":{"sound":{"name":"s"}}}}`},
@@ -21,7 +21,7 @@ func TestDevices(t *testing.T) {
 			name: "sound without a name and of another model",
 			spec: `{"domain":{"devices":{"sound":{"name":"","model":"sb16"}}}}`,
 			want: []string{
-				`device-sound-model: spec.domain.devices.sound: Invalid value: "sb16": the model is unknown`,
+				`device-sound-model: spec.domain.devices.sound: Invalid value: "sb16": the model is unknown: supported values: "ich9", "ac97"`,
 				`device-sound-named: spec.domain.devices.sound: Invalid value: the sound device needs a name`,
 			},
 		},
@@ -41,7 +41,7 @@ func TestDevices(t *testing.T) {
 			name: "panic devices of another model",
 			spec: `{"domain":{"devices":{"panicDevices":[{"model":"isa"},{"model":"Hyperv"}]}}}`,
 			want: []string{
-				`device-panic-model: spec.domain.devices.panicDevices[1].model: Invalid value: "Hyperv": the model is unknown`,
+				`device-panic-model: spec.domain.devices.panicDevices[1].model: Invalid value: "Hyperv": the model is unknown: supported values: "hyperv", "isa", "pvpanic"`,
 			},
 		},
 		{name: "no VSOCK", spec: `{"domain":{"devices":{"autoattachVSOCK":false}}}`},

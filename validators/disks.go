@@ -211,7 +211,7 @@ func diskOneTarget(d *v1.Disk, at diskAt) *field.Error {
 var diskBusKnownRule = Rule{
 	ID:     "disk-bus-known",
 	Title:  "The bus of a disk is known",
-	Remedy: "Use virtio, scsi, sata or usb; virtio is the fastest.",
+	Remedy: "Set bus to a supported value; virtio is the fastest.",
 	Check:  eachDisk(diskBusKnown),
 }
 
@@ -222,7 +222,7 @@ func diskBusKnown(d *v1.Disk, at diskAt) *field.Error {
 	case diskBusIDE:
 		return field.Invalid(at.bus(d), bus, "KubeVirt has no ide bus, but the similar sata")
 	default:
-		return field.Invalid(at.bus(d), bus, "the bus is unknown")
+		return unknown(at.bus(d), bus, "the bus", diskBuses)
 	}
 }
 
@@ -426,22 +426,26 @@ func diskSerialLength(d *v1.Disk, at diskAt) *field.Error {
 var diskCacheKnownRule = Rule{
 	ID:     "disk-cache-known",
 	Title:  "The cache mode of a disk is known",
-	Remedy: "Use none, writethrough, writeback or directsync, or leave it out.",
+	Remedy: "Set cache to a supported value, or leave it out.",
 	Check:  eachDisk(diskCacheKnown),
 }
 
 func diskCacheKnown(d *v1.Disk, at diskAt) *field.Error {
-	switch d.Cache {
-	case "", v1.CacheNone, v1.CacheWriteThrough, v1.CacheWriteBack, cacheDirectSync:
+	if d.Cache == "" || slices.Contains(diskCaches, d.Cache) {
 		return nil
 	}
-	return field.Invalid(at.path("cache"), d.Cache, "the cache mode is unknown")
+	return unknown(at.path("cache"), d.Cache, "the cache mode", diskCaches)
 }
+
+var (
+	diskCaches        = []v1.DriverCache{v1.CacheNone, v1.CacheWriteThrough, v1.CacheWriteBack, cacheDirectSync}
+	diskErrorPolicies = []v1.DiskErrorPolicy{v1.DiskErrorPolicyStop, v1.DiskErrorPolicyIgnore, v1.DiskErrorPolicyReport, v1.DiskErrorPolicyEnospace}
+)
 
 var diskIOKnownRule = Rule{
 	ID:     "disk-io-known",
 	Title:  "The I/O mode of a disk is known",
-	Remedy: "Use a supported value, or leave it out.",
+	Remedy: "Set io to a supported value, or leave it out.",
 	Check:  eachDisk(diskIOKnown),
 }
 
@@ -456,19 +460,15 @@ func diskIOKnown(d *v1.Disk, at diskAt) *field.Error {
 var diskErrorPolicyKnownRule = Rule{
 	ID:     "disk-error-policy-known",
 	Title:  "The error policy of a disk is known",
-	Remedy: "Use stop, ignore, report or enospace, or leave it out.",
+	Remedy: "Set errorPolicy to a supported value, or leave it out.",
 	Check:  eachDisk(diskErrorPolicyKnown),
 }
 
 func diskErrorPolicyKnown(d *v1.Disk, at diskAt) *field.Error {
-	if d.ErrorPolicy == nil {
+	if d.ErrorPolicy == nil || slices.Contains(diskErrorPolicies, *d.ErrorPolicy) {
 		return nil
 	}
-	switch *d.ErrorPolicy {
-	case v1.DiskErrorPolicyStop, v1.DiskErrorPolicyIgnore, v1.DiskErrorPolicyReport, v1.DiskErrorPolicyEnospace:
-		return nil
-	}
-	return field.Invalid(at.path("errorPolicy"), *d.ErrorPolicy, "the error policy is unknown")
+	return unknown(at.path("errorPolicy"), *d.ErrorPolicy, "the error policy", diskErrorPolicies)
 }
 
 // matchesVolume reports whether a disk takes its block sizes from its volume.

@@ -70,7 +70,7 @@ func TestDisks(t *testing.T) {
 		{
 			name: "unknown bus",
 			spec: oneDisk(`"lun":{"bus":"nvme"}`),
-			want: []string{`disk-bus-known: ` + disk + `.lun.bus: Invalid value: "nvme": the bus is unknown`},
+			want: []string{`disk-bus-known: ` + disk + `.lun.bus: Invalid value: "nvme": the bus is unknown: supported values: "virtio", "scsi", "sata", "usb"`},
 		},
 		{
 			name: "CD-ROM on virtio",
@@ -125,8 +125,8 @@ func TestDisks(t *testing.T) {
 			name: "unknown modes",
 			spec: oneDisk(`"cache":"unsafe","io":"io_uring","errorPolicy":""`),
 			want: []string{
-				`disk-cache-known: ` + disk + `.cache: Invalid value: "unsafe": the cache mode is unknown`,
-				`disk-error-policy-known: ` + disk + `.errorPolicy: Invalid value: "": the error policy is unknown`,
+				`disk-cache-known: ` + disk + `.cache: Invalid value: "unsafe": the cache mode is unknown: supported values: "none", "writethrough", "writeback", "directsync"`,
+				`disk-error-policy-known: ` + disk + `.errorPolicy: Invalid value: "": the error policy is unknown: supported values: "stop", "ignore", "report", "enospace"`,
 				`disk-io-known: ` + disk + `.io: Unsupported value: "io_uring": supported values: "native", "threads"`,
 			},
 		},

@@ -1,10 +1,10 @@
-// Package validators checks a virtual machine: whether what will run could run.
+// Package validators checks whether an effective virtual machine can run.
 //
-// What enters: a Subject, which is the effective spec, the object around it, and the platform's Facts.
-// What leaves: Findings, each with the id of the rule that made it, the field in the object as its author
-// wrote it, and a remedy. Rules are ordered tables, one entry and one small function each; a hypervisor adds
-// its own. They hold in any order, report everything they find, and never stop at the first.
+// Input: a Subject, which has the effective spec, the object with it, and the facts of the cluster. Output: Findings, each
+// with the id of its rule, the field in the object as its author wrote it, and a remedy. Rules are ordered tables, with one
+// entry and one small function for each rule. A hypervisor adds its own. The order of rules has no effect, and all findings
+// are reported.
 //
-// The package never changes what it looks at, never reads a cluster, a clock or an environment, and never
-// decides what is done about a finding: the verdict does, by the finding's severity.
+// The package never changes the Subject, and never reads a cluster, a clock or an environment. It does not reject an object:
+// the verdict does, by the severity of the findings.
 package validators

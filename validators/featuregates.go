@@ -3,7 +3,7 @@ package validators
 import (
 	"strings"
 
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/api/architectures"
 )
 
 // gatedSupport is what KubeVirt runs behind a feature gate, or has dropped, on every hypervisor and architecture
@@ -38,12 +38,12 @@ func gatedSupport() SupportTable {
 	}
 	for _, p := range []protection{sev, snp, tdx} {
 		lines = append(lines, Support{
-			Architecture: platform.AMD64, Level: Experimental, Gate: p.gate(), Capability: Capability{Name: strings.ToLower(string(p)), Title: "Launch security by " + string(p)},
+			Architecture: architectures.AMD64, Level: Experimental, Gate: p.gate(), Capability: Capability{Name: strings.ToLower(string(p)), Title: "Launch security by " + string(p)},
 			Rule: "launch-security-feature-gate", Detail: "memory that the host cannot read", Source: byAdmission,
 		})
 	}
 	lines = append(lines, Support{
-		Architecture: platform.ARM64, Level: Experimental, Gate: gateGraceIOVirtualization, Capability: Capability{Name: "grace-gpus", Title: "NVIDIA Grace GPUs"},
+		Architecture: architectures.ARM64, Level: Experimental, Gate: gateGraceIOVirtualization, Capability: Capability{Name: "grace-gpus", Title: "NVIDIA Grace GPUs"},
 		Rule: "hostdevice-grace-gate", Detail: "they need the gates PCINUMAAwareTopology and IOMMUFD too", Source: byAdmission,
 	})
 	for _, binding := range droppedBindings {

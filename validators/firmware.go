@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/architectures"
 )
 
 func firmwareRules() Table {
@@ -58,7 +60,7 @@ func firmwareOneBootloader(s *Subject, found *Errors) {
 var firmwareSecureBootRule = Rule{
 	ID:            "firmware-secure-boot-smm",
 	Title:         "EFI Secure Boot needs system management mode",
-	Remedy:        "Enable features.smm, or set firmware.bootloader.efi.secureBoot to false.",
+	Remedy:        "Set firmware.bootloader.efi.secureBoot to false, or, on amd64, enable features.smm.",
 	Security:      true,
 	ReadsDefaults: true,
 	Check:         firmwareSecureBoot,
@@ -71,10 +73,14 @@ func firmwareSecureBoot(s *Subject, found *Errors) {
 	if !bootsSecurely(d.Firmware) || managesSystem(d.Features) || d.LaunchSecurity != nil && d.LaunchSecurity.TDX != nil {
 		return
 	}
-	detail := "Secure Boot requires features.smm.enabled: true"
+	what, detail := "Secure Boot", " requires features.smm.enabled: true"
 	if d.Firmware.Bootloader.EFI.SecureBoot == nil {
-		detail = "Secure Boot, which is on by default, requires features.smm.enabled: true"
+		what = "Secure Boot, which is on by default,"
 	}
+	if s.architecture() != architectures.AMD64 {
+		what, detail = s.architecture()+" has no Secure Boot: "+what, " requires system management mode, which only amd64 has"
+	}
+	detail = what + detail
 	found.Add(field.Invalid(s.Domain(), field.OmitValueType{}, detail))
 }
 

@@ -22,6 +22,11 @@ func TestFirmware(t *testing.T) {
 			want: []string{`firmware-secure-boot-smm: spec.domain: Invalid value: Secure Boot, which is on by default, requires features.smm.enabled: true`},
 		},
 		{
+			name: "secure boot on arm64",
+			spec: `{"architecture":"arm64","domain":{"firmware":{"bootloader":{"efi":{"secureBoot":true}}}}}`,
+			want: []string{`firmware-secure-boot-smm: spec.domain: Invalid value: arm64 has no Secure Boot: Secure Boot requires system management mode, which only amd64 has`},
+		},
+		{
 			name: "secure boot with SMM disabled",
 			spec: `{"domain":{"features":{"smm":{"enabled":false}},"firmware":{"bootloader":{"efi":{"secureBoot":true}}}}}`,
 			want: []string{`firmware-secure-boot-smm: spec.domain: Invalid value: Secure Boot requires features.smm.enabled: true`},

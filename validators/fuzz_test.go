@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
@@ -43,7 +43,7 @@ func newChecker(t testing.TB) *checker {
 func (c *checker) check(t *testing.T, object, old []byte) {
 	t.Helper()
 	for _, o := range [][]byte{object, old} {
-		if decodelimits.Object(o, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(o, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+		if decode.Object(o, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decode.Object(o, reflect.TypeFor[v1.VirtualMachine]()) != nil {
 			return // no caller decodes these
 		}
 	}
@@ -57,7 +57,7 @@ func (c *checker) check(t *testing.T, object, old []byte) {
 	}
 	s.Spec, s.Meta = &s.VMI.Spec, &s.VMI.ObjectMeta
 	c.run(t, s)
-	verdict, err := c.pipeline.Evaluate(effective.Input{VMI: s.VMI, Facts: facts})
+	verdict, err := c.pipeline.Decide(effective.Input{VMI: s.VMI, Facts: facts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func FuzzInstancetypeRules(f *testing.F) {
 	c := newChecker(f)
 	f.Fuzz(func(t *testing.T, instancetype, preference []byte) {
 		s := &validators.Subject{Facts: platform.Defaults(platform.Settings{}), Path: field.NewPath("spec")}
-		if decodelimits.Object(instancetype, reflect.TypeOf(s.Instancetype).Elem()) != nil || decodelimits.Object(preference, reflect.TypeOf(s.Preference).Elem()) != nil {
+		if decode.Object(instancetype, reflect.TypeOf(s.Instancetype).Elem()) != nil || decode.Object(preference, reflect.TypeOf(s.Preference).Elem()) != nil {
 			return // no caller decodes these
 		}
 		if json.Unmarshal(instancetype, &s.Instancetype) != nil || json.Unmarshal(preference, &s.Preference) != nil {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/api/architectures"
 )
 
 // KubeVirt's feature gates that host devices depend on.
@@ -262,7 +262,7 @@ var graceArchitectureRule = Rule{
 
 func graceArchitecture(s *Subject, found *Errors) {
 	resource, ok := graceInUse(s)
-	if architecture := s.architecture(); ok && architecture != platform.ARM64 {
+	if architecture := s.architecture(); ok && architecture != architectures.ARM64 {
 		found.Add(field.Invalid(s.Path.Child("architecture"), architecture,
 			fmt.Sprintf("the NVIDIA Grace GPU %s needs an arm64 guest", resource)))
 	}
@@ -316,7 +316,7 @@ func graceDedicatedCPUs(s *Subject, found *Errors) {
 var graceNUMAGateRule = Rule{
 	ID:     "hostdevice-grace-numa-gate",
 	Title:  "NVIDIA Grace GPUs need the feature gate PCINUMAAwareTopology",
-	Remedy: "Enable the feature gate in the KubeVirt resource.",
+	Remedy: "Name another device, or enable the feature gate in the KubeVirt resource.",
 	Check:  graceNUMAGate,
 }
 
@@ -331,7 +331,7 @@ func graceNUMAGate(s *Subject, found *Errors) {
 var graceIOMMUFDGateRule = Rule{
 	ID:     "hostdevice-grace-iommufd-gate",
 	Title:  "NVIDIA Grace GPUs need the feature gate IOMMUFD",
-	Remedy: "Enable the feature gate in the KubeVirt resource.",
+	Remedy: "Name another device, or enable the feature gate in the KubeVirt resource.",
 	Check:  graceIOMMUFDGate,
 }
 

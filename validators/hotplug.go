@@ -58,7 +58,7 @@ func (s *Subject) specChanged() bool {
 var specByKubeVirtRule = Rule{
 	ID:       "hotplug-spec-by-kubevirt",
 	Title:    "Only KubeVirt changes the spec of a VMI",
-	Remedy:   "Change the VM instead.",
+	Remedy:   "Restore the field that the message names, and change the VM instead.",
 	Security: true,
 	Check:    specByKubeVirt,
 }
@@ -390,7 +390,7 @@ func (s *Subject) diskKept(name string, old, changed *storage, found *Errors) {
 var pluggedVolumesKeptRule = Rule{
 	ID:     "hotplug-plugged-volumes-kept",
 	Title:  "A hot-plugged volume does not change",
-	Remedy: "Unplug the volume, then plug it again.",
+	Remedy: "Keep the volume and its disk: unplug the volume, then plug it again.",
 	Check:  pluggedVolumesKept,
 }
 
@@ -487,7 +487,7 @@ func hotplugDisk(path *field.Path, d *v1.Disk, found *Errors) {
 var utilityVolumesGateRule = Rule{
 	ID:       "hotplug-utility-volumes-gate",
 	Title:    "Utility volumes need the feature gate UtilityVolumes",
-	Remedy:   "Enable the feature gate in the KubeVirt resource.",
+	Remedy:   "Remove utilityVolumes, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    utilityVolumesGate,
 }

@@ -227,7 +227,7 @@ func TestHotplugLeavesOldFaults(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.oldVMI, tc.requester = old, controller
-			if diff := cmp.Diff(tc.want, texts(hotplugRules().Check(tc.subject(t), OnVMIUpdate))); diff != "" {
+			if diff := cmp.Diff(tc.want, messages(hotplugRules().Check(tc.subject(t), OnVMIUpdate))); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})

@@ -9,9 +9,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/mutators"
-	"github.com/virtward/virtward/platform"
 )
 
 type (
@@ -130,7 +130,7 @@ func instancetypeMaxGuest(s *Subject, in *instancetypeSpec, found *Errors) {
 	if !s.Facts.LiveUpdate || in.Memory.MaxGuest == nil {
 		return
 	}
-	guest := v1.VirtualMachineInstanceSpec{Architecture: platform.AMD64}
+	guest := v1.VirtualMachineInstanceSpec{Architecture: architectures.AMD64}
 	guest.Domain.CPU = &v1.CPU{NUMA: in.CPU.NUMA, Realtime: in.CPU.Realtime}
 	guest.Domain.Memory = &v1.Memory{Guest: &in.Memory.Guest, Hugepages: in.Memory.Hugepages}
 	guest.Domain.LaunchSecurity = in.LaunchSecurity
@@ -173,7 +173,7 @@ func instancetypeDedicated(s *Subject, in *instancetypeSpec, found *Errors) {
 var instancetypeIOThreadsRule = Rule{
 	ID:     "instancetype-iothreads-policy",
 	Title:  "The policy of an instancetype's I/O threads is known",
-	Remedy: "Use shared, auto or supplementalPool.",
+	Remedy: "Set ioThreadsPolicy to a supported value, or leave it out.",
 	Check:  ofInstancetype(instancetypeIOThreads),
 }
 
@@ -214,7 +214,7 @@ func askedTopology(pref *preferenceSpec) (written, current instancetypev1beta1.P
 var topologyKnownRule = Rule{
 	ID:     "preference-topology",
 	Title:  "The CPU topology of a preference is known",
-	Remedy: "Use sockets, cores, threads, spread or any, or leave out cpu.preferredCPUTopology.",
+	Remedy: "Set cpu.preferredCPUTopology to a supported value, or leave it out.",
 	Check:  ofPreference(topologyKnown),
 }
 
@@ -223,13 +223,13 @@ func topologyKnown(s *Subject, pref *preferenceSpec, found *Errors) {
 	if !asked || slices.Contains(topologies, current) {
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("cpu", "preferredCPUTopology"), written, "the CPU topology is unknown"))
+	found.Add(unknown(s.Path.Child("cpu", "preferredCPUTopology"), written, "the CPU topology", topologies))
 }
 
 var topologyDeprecatedRule = Rule{
 	ID:       "preference-topology-deprecated",
 	Title:    "The names of CPU topologies with prefer are deprecated",
-	Remedy:   "Use the new name.",
+	Remedy:   "Set cpu.preferredCPUTopology to the new name.",
 	Severity: Warn,
 	Check:    ofPreference(topologyDeprecated),
 }
@@ -251,20 +251,21 @@ func spreads(pref *preferenceSpec) bool {
 var spreadAcrossRule = Rule{
 	ID:     "preference-spread-across",
 	Title:  "The spread of vCPUs is known",
-	Remedy: "Set cpu.spreadOptions.across to SocketsCores, CoresThreads or SocketsCoresThreads, or leave it out.",
+	Remedy: "Set cpu.spreadOptions.across to a supported value, or leave it out.",
 	Check:  ofPreference(spreadAcross),
+}
+
+var spreadsAcross = []instancetypev1beta1.SpreadAcross{
+	instancetypev1beta1.SpreadAcrossSocketsCores, instancetypev1beta1.SpreadAcrossCoresThreads, instancetypev1beta1.SpreadAcrossSocketsCoresThreads,
 }
 
 func spreadAcross(s *Subject, pref *preferenceSpec, found *Errors) {
 	if !spreads(pref) {
 		return
 	}
-	across, _ := instancetypes.SpreadOf(pref)
-	switch across {
-	case instancetypev1beta1.SpreadAcrossSocketsCores, instancetypev1beta1.SpreadAcrossCoresThreads, instancetypev1beta1.SpreadAcrossSocketsCoresThreads:
-		return
+	if across, _ := instancetypes.SpreadOf(pref); !slices.Contains(spreadsAcross, across) {
+		found.Add(unknown(s.Path.Child("cpu", "spreadOptions", "across"), across, "the spread", spreadsAcross))
 	}
-	found.Add(field.Invalid(s.Path.Child("cpu", "spreadOptions", "across"), across, "the spread is unknown"))
 }
 
 // siblingThreads is the number of threads per core that a guest can have where cores are spread over threads.
@@ -307,13 +308,13 @@ func spreadRatio(s *Subject, pref *preferenceSpec, found *Errors) {
 var requiredArchitectureRule = Rule{
 	ID:     "preference-required-architecture",
 	Title:  "A preference requires a known architecture",
-	Remedy: "Set requirements.architecture to amd64, arm64 or s390x, or leave it out.",
+	Remedy: "Set requirements.architecture to " + architectures.Sentence("or") + ", or leave it out.",
 	Check:  ofPreference(requiredArchitecture),
 }
 
 func requiredArchitecture(s *Subject, pref *preferenceSpec, found *Errors) {
-	if pref.Requirements == nil || pref.Requirements.Architecture == nil || slices.Contains(mutators.Architectures(), *pref.Requirements.Architecture) {
+	if pref.Requirements == nil || pref.Requirements.Architecture == nil || architectures.Known(*pref.Requirements.Architecture) {
 		return
 	}
-	found.Add(field.NotSupported(s.Path.Child("requirements", "architecture"), *pref.Requirements.Architecture, mutators.Architectures()))
+	found.Add(field.NotSupported(s.Path.Child("requirements", "architecture"), *pref.Requirements.Architecture, architectures.Names()))
 }

@@ -57,7 +57,7 @@ func TestInstancetypes(t *testing.T) {
 		{name: "shared I/O threads", instancetype: `{cpu: {guest: 1}, memory: {guest: 2Gi}, ioThreadsPolicy: shared}`},
 		{
 			name: "I/O threads of no kind", instancetype: `{cpu: {guest: 1}, memory: {guest: 2Gi}, ioThreadsPolicy: many}`,
-			want: []string{`instancetype-iothreads-policy: spec.ioThreadsPolicy: Invalid value: "many": the policy is unknown`},
+			want: []string{`instancetype-iothreads-policy: spec.ioThreadsPolicy: Invalid value: "many": the policy is unknown: supported values: "shared", "auto", "supplementalPool"`},
 		},
 		{
 			name: "launch security", instancetype: `{cpu: {guest: 1}, memory: {guest: 2Gi}, launchSecurity: {}}`,
@@ -73,11 +73,11 @@ func TestPreferences(t *testing.T) {
 		{name: "a topology", preference: `{cpu: {preferredCPUTopology: any}}`},
 		{
 			name: "no topology", preference: `{cpu: {preferredCPUTopology: ""}}`,
-			want: []string{`preference-topology: spec.cpu.preferredCPUTopology: Invalid value: "": the CPU topology is unknown`},
+			want: []string{`preference-topology: spec.cpu.preferredCPUTopology: Invalid value: "": the CPU topology is unknown: supported values: "sockets", "cores", "threads", "spread", "any"`},
 		},
 		{
 			name: "a topology that does not exist", preference: `{cpu: {preferredCPUTopology: Cores}}`,
-			want: []string{`preference-topology: spec.cpu.preferredCPUTopology: Invalid value: "Cores": the CPU topology is unknown`},
+			want: []string{`preference-topology: spec.cpu.preferredCPUTopology: Invalid value: "Cores": the CPU topology is unknown: supported values: "sockets", "cores", "threads", "spread", "any"`},
 		},
 		{
 			name: "a topology by its old name", preference: `{cpu: {preferredCPUTopology: preferThreads}}`,
@@ -95,7 +95,7 @@ func TestPreferences(t *testing.T) {
 			name: "by its old name, spread across what does not exist", preference: `{cpu: {preferredCPUTopology: preferSpread, spreadOptions: {across: Nodes, ratio: 0}}}`,
 			want: []string{
 				`preference-topology-deprecated: spec.cpu.preferredCPUTopology: Invalid value: "preferSpread": is deprecated: use spread`,
-				`preference-spread-across: spec.cpu.spreadOptions.across: Invalid value: "Nodes": the spread is unknown`,
+				`preference-spread-across: spec.cpu.spreadOptions.across: Invalid value: "Nodes": the spread is unknown: supported values: "SocketsCores", "CoresThreads", "SocketsCoresThreads"`,
 			},
 		},
 		{name: "spread across threads", preference: `{cpu: {preferredCPUTopology: spread, spreadOptions: {across: CoresThreads, ratio: 2}}, preferSpreadSocketToCoreRatio: 3}`},

@@ -1,6 +1,8 @@
 package validators
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 )
@@ -15,7 +17,7 @@ func ioThreadRules() Table {
 var ioThreadsPolicyRule = Rule{
 	ID:     "iothreads-policy",
 	Title:  "The policy of I/O threads is known",
-	Remedy: "Use shared, auto or supplementalPool.",
+	Remedy: "Set ioThreadsPolicy to a supported value, or leave it out.",
 	Check:  ioThreadsPolicy,
 }
 
@@ -24,15 +26,12 @@ func ioThreadsPolicy(s *Subject, found *Errors) {
 }
 
 func badIOThreadsPolicy(path *field.Path, policy *v1.IOThreadsPolicy, found *Errors) {
-	if policy == nil {
-		return
+	if policy != nil && !slices.Contains(ioThreadsPolicies, *policy) {
+		found.Add(unknown(path, *policy, "the policy", ioThreadsPolicies))
 	}
-	switch *policy {
-	case v1.IOThreadsPolicyShared, v1.IOThreadsPolicyAuto, v1.IOThreadsPolicySupplementalPool:
-		return
-	}
-	found.Add(field.Invalid(path, *policy, "the policy is unknown"))
 }
+
+var ioThreadsPolicies = []v1.IOThreadsPolicy{v1.IOThreadsPolicyShared, v1.IOThreadsPolicyAuto, v1.IOThreadsPolicySupplementalPool}
 
 var ioThreadsPoolSizeRule = Rule{
 	ID:     "iothreads-pool-size",

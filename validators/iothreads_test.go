@@ -12,7 +12,7 @@ func TestIOThreadRules(t *testing.T) {
 		{
 			name: "a policy that does not exist",
 			spec: `domain: {ioThreadsPolicy: Auto}`,
-			want: []string{`iothreads-policy: spec.domain.ioThreadsPolicy: Invalid value: "Auto": the policy is unknown`},
+			want: []string{`iothreads-policy: spec.domain.ioThreadsPolicy: Invalid value: "Auto": the policy is unknown: supported values: "shared", "auto", "supplementalPool"`},
 		},
 		{
 			name: "a pool of unknown size",

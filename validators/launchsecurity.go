@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/api/architectures"
 )
 
 // Feature gates of confidential VMs.
@@ -75,9 +75,9 @@ func protectionOf(s *Subject) protection {
 		return ""
 	}
 	switch s.architecture() {
-	case platform.S390X: // an empty launchSecurity requests it
+	case architectures.S390X: // an empty launchSecurity requests it
 		return secureExecution
-	case platform.AMD64:
+	case architectures.AMD64:
 		if asked := protectionsRequested(l); len(asked) == 1 {
 			return asked[0]
 		}
@@ -108,7 +108,7 @@ var launchSecurityOneKindRule = Rule{
 
 func launchSecurityOneKind(s *Subject, found *Errors) {
 	l := s.Spec.Domain.LaunchSecurity
-	if l == nil || s.architecture() != platform.AMD64 {
+	if l == nil || s.architecture() != architectures.AMD64 {
 		return
 	}
 	switch asked := protectionsRequested(l); len(asked) {
@@ -127,7 +127,7 @@ func launchSecurityOneKind(s *Subject, found *Errors) {
 var launchSecurityGateRule = Rule{
 	ID:       "launch-security-feature-gate",
 	Title:    "Launch security needs its feature gate",
-	Remedy:   "Enable the feature gate in the KubeVirt resource.",
+	Remedy:   "Remove launchSecurity, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    launchSecurityGate,
 }

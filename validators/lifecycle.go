@@ -2,6 +2,7 @@ package validators
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
@@ -18,7 +19,7 @@ func lifecycleRules() Table {
 var evictionStrategyRule = Rule{
 	ID:     "eviction-strategy",
 	Title:  "The eviction strategy is known",
-	Remedy: "Use None, LiveMigrate, LiveMigrateIfPossible or External.",
+	Remedy: "Set evictionStrategy to a supported value, or leave it out for the cluster's strategy.",
 	Check:  evictionStrategy,
 }
 
@@ -31,11 +32,16 @@ func evictionStrategy(s *Subject, found *Errors) {
 	if strategy == nil {
 		return
 	}
-	switch *strategy {
-	case v1.EvictionStrategyNone, v1.EvictionStrategyLiveMigrate, v1.EvictionStrategyLiveMigrateIfPossible, v1.EvictionStrategyExternal:
+	if slices.Contains(evictionStrategies, *strategy) {
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("evictionStrategy"), *strategy, "the eviction strategy is unknown"+origin))
+	err := unknown(s.Path.Child("evictionStrategy"), *strategy, "the eviction strategy", evictionStrategies)
+	err.Detail += origin
+	found.Add(err)
+}
+
+var evictionStrategies = []v1.EvictionStrategy{
+	v1.EvictionStrategyNone, v1.EvictionStrategyLiveMigrate, v1.EvictionStrategyLiveMigrateIfPossible, v1.EvictionStrategyExternal,
 }
 
 var startStrategyRule = Rule{
@@ -50,7 +56,7 @@ func startStrategy(s *Subject, found *Errors) {
 	if strategy == nil || *strategy == v1.StartStrategyPaused {
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("startStrategy"), *strategy, "the start strategy is unknown"))
+	found.Add(unknown(s.Path.Child("startStrategy"), *strategy, "the start strategy", []v1.StartStrategy{v1.StartStrategyPaused}))
 }
 
 var startPausedNoLivenessProbeRule = Rule{

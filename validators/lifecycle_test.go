@@ -12,13 +12,13 @@ func TestEvictionRules(t *testing.T) {
 		{
 			name: "the VM's does not exist",
 			spec: `{evictionStrategy: livemigrate, domain: {}}`,
-			want: []string{`eviction-strategy: spec.evictionStrategy: Invalid value: "livemigrate": the eviction strategy is unknown`},
+			want: []string{`eviction-strategy: spec.evictionStrategy: Invalid value: "livemigrate": the eviction strategy is unknown: supported values: "None", "LiveMigrate", "LiveMigrateIfPossible", "External"`},
 		},
 		{
 			name:          "the cluster's does not exist",
 			configuration: `evictionStrategy: Bad`,
 			spec:          `domain: {}`,
-			want:          []string{`eviction-strategy: spec.evictionStrategy: Invalid value: "Bad": the eviction strategy is unknown` + cluster},
+			want:          []string{`eviction-strategy: spec.evictionStrategy: Invalid value: "Bad": the eviction strategy is unknown: supported values: "None", "LiveMigrate", "LiveMigrateIfPossible", "External"` + cluster},
 		},
 	})
 }
@@ -30,7 +30,7 @@ func TestStartRules(t *testing.T) {
 		{
 			name: "a strategy that does not exist",
 			spec: `{startStrategy: Running, livenessProbe: {tcpSocket: {port: 80}}, domain: {}}`,
-			want: []string{`start-strategy: spec.startStrategy: Invalid value: "Running": the start strategy is unknown`},
+			want: []string{`start-strategy: spec.startStrategy: Invalid value: "Running": the start strategy is unknown: supported values: "Paused"`},
 		},
 		{
 			name: "paused and probed",

@@ -3,12 +3,11 @@ package validators
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/api/architectures"
 )
 
 func machineRules() Table {
@@ -29,7 +28,7 @@ func (s *Subject) architecture() string {
 var architectureSupportedRule = Rule{
 	ID:      "architecture-supported",
 	Title:   "KubeVirt supports the architecture",
-	Remedy:  "Set architecture to amd64, arm64 or s390x, or leave it out for the cluster's default.",
+	Remedy:  "Set architecture to " + architectures.Sentence("or") + ", or leave it out for the cluster's default.",
 	AtStart: true,
 	Check:   architectureSupported,
 }
@@ -37,7 +36,7 @@ var architectureSupportedRule = Rule{
 // architectureSupported leaves out specs without an architecture: completing gives one to every spec that
 // there is, so there is none.
 func architectureSupported(s *Subject, found *Errors) {
-	if a := s.Spec.Architecture; a != "" && !slices.Contains(mutators.Architectures(), a) {
+	if a := s.Spec.Architecture; a != "" && !architectures.Known(a) {
 		found.Add(field.Invalid(s.Path.Child("architecture"), a, "KubeVirt does not support this architecture"))
 	}
 }

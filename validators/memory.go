@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // gateReservedOverhead is the feature gate of memory.reservedOverhead.
@@ -118,7 +118,7 @@ func requestedMemory(s *Subject) *resource.Quantity {
 
 // pageSize is the size of hugepages in bytes; 0 if there are none, or if their size is none.
 func pageSize(hugepages *v1.Hugepages) int64 {
-	if hugepages == nil || !decodelimits.Parsable(hugepages.PageSize) {
+	if hugepages == nil || !decode.Parsable(hugepages.PageSize) {
 		return 0
 	}
 	size, err := resource.ParseQuantity(hugepages.PageSize)

@@ -103,7 +103,7 @@ func TestMetadataOfAnUpdate(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, texts(metadataRules().Check(tc.subject(t), OnVMIUpdate))); diff != "" {
+			if diff := cmp.Diff(tc.want, messages(metadataRules().Check(tc.subject(t), OnVMIUpdate))); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})

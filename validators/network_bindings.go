@@ -140,7 +140,7 @@ var interfaceMasqueradeNetworkRule = Rule{
 func interfaceMasqueradeNetwork(s *Subject, found *Errors) {
 	byName := networkByName(s)
 	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
-		if n.Masquerade == nil || isPodNetwork(byName(n.Name)) {
+		if n.Masquerade == nil || !isOtherNetwork(byName(n.Name)) {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "masquerade works with the pod network only")
@@ -148,6 +148,9 @@ func interfaceMasqueradeNetwork(s *Subject, found *Errors) {
 }
 
 func isPodNetwork(n *v1.Network) bool { return n != nil && n.Pod != nil }
+
+// isOtherNetwork reports whether a network is not the pod network. An interface without a network has an error of its own.
+func isOtherNetwork(n *v1.Network) bool { return n != nil && n.Pod == nil }
 
 var interfaceMasqueradeMACRule = Rule{
 	ID:     "interface-masquerade-mac",
@@ -213,7 +216,7 @@ var interfacePasstNetworkRule = Rule{
 func interfacePasstNetwork(s *Subject, found *Errors) {
 	byName := networkByName(s)
 	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
-		if n.PasstBinding == nil || isPodNetwork(byName(n.Name)) {
+		if n.PasstBinding == nil || !isOtherNetwork(byName(n.Name)) {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "passtBinding works with the pod network only")

@@ -21,7 +21,7 @@ func TestDroppedBindingOfAVM(t *testing.T) {
 		"at an update":    {vm: vm, old: vm, want: []string{binding}},
 	} {
 		tc.configuration = `{developerConfiguration: {featureGates: [Macvtap]}}`
-		if diff := cmp.Diff(tc.want, texts(networkRules().area("interface-binding").Check(tc.subject(t), OnSpec))); diff != "" {
+		if diff := cmp.Diff(tc.want, messages(networkRules().area("interface-binding").Check(tc.subject(t), OnSpec))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -43,7 +43,7 @@ func TestManyNetworks(t *testing.T) {
 		`network-names-unique: spec.networks[298].name: Duplicate value: "n0": networks[0] already has this name`,
 		`network-has-interface: spec.networks[299].name: Required value: network "n299" has no interface`,
 	}
-	if diff := cmp.Diff(want, texts(networkRules().Check(subject, OnSpec))); diff != "" {
+	if diff := cmp.Diff(want, messages(networkRules().Check(subject, OnSpec))); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }

@@ -88,7 +88,7 @@ var interfaceHasNetworkRule = Rule{
 func interfaceHasNetwork(s *Subject, found *Errors) {
 	byName := networkByName(s)
 	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
-		if byName(n.Name) != nil {
+		if n.Name == "" || byName(n.Name) != nil { // no name has an error of its own
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "no network has this name")
@@ -98,19 +98,20 @@ func interfaceHasNetwork(s *Subject, found *Errors) {
 var interfaceStateRule = Rule{
 	ID:     "interface-state",
 	Title:  "The state of an interface is known",
-	Remedy: "Set state to up, down or absent, or leave it out.",
+	Remedy: "Set state to a supported value, or leave it out.",
 	Check:  interfaceState,
 }
 
 func interfaceState(s *Subject, found *Errors) {
 	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
-		switch n.State {
-		case "", v1.InterfaceStateAbsent, v1.InterfaceStateLinkUp, v1.InterfaceStateLinkDown:
+		if n.State == "" || slices.Contains(interfaceStates, n.State) {
 			return nil
 		}
-		return field.Invalid(interfacePath(s, i).Child("state"), shortened(string(n.State)), "the state is unknown")
+		return unknown(interfacePath(s, i).Child("state"), n.State, "the state", interfaceStates)
 	}, found)
 }
+
+var interfaceStates = []v1.InterfaceState{v1.InterfaceStateLinkUp, v1.InterfaceStateLinkDown, v1.InterfaceStateAbsent}
 
 var interfaceStateSRIOVRule = Rule{
 	ID:     "interface-state-sriov",

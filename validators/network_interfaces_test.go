@@ -75,6 +75,17 @@ func TestInterfaceRules(t *testing.T) {
 			},
 		},
 		{
+			name: "masquerade and passt without a network: what follows from that is left out",
+			spec: `networks: [{name: default, pod: {}}]
+domain: {devices: {interfaces: [{name: default, bridge: {}}, {name: a, masquerade: {}}, {name: b, passtBinding: {}}, {name: "", masquerade: {}}]}}`,
+			configuration: `{network: {permitBridgeInterfaceOnPodNetwork: true}, developerConfiguration: {featureGates: [PasstBinding]}}`,
+			want: []string{
+				`interface-has-network: spec.domain.devices.interfaces[1].name: Invalid value: "a": no network has this name`,
+				`interface-has-network: spec.domain.devices.interfaces[2].name: Invalid value: "b": no network has this name`,
+				`interface-name-format: spec.domain.devices.interfaces[3].name: Invalid value: "": must consist of one or more letters, digits, - or _`,
+			},
+		},
+		{
 			name: "masquerade on multus",
 			spec: `networks: [{name: default, multus: {networkName: nad}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}}]}}`,
@@ -125,7 +136,7 @@ func TestInterfaceRules(t *testing.T) {
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, state: Up}]}}`,
 			want: []string{
-				`interface-state: spec.domain.devices.interfaces[0].state: Invalid value: "Up": the state is unknown`,
+				`interface-state: spec.domain.devices.interfaces[0].state: Invalid value: "Up": the state is unknown: supported values: "up", "down", "absent"`,
 			},
 		},
 		{

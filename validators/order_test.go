@@ -132,7 +132,7 @@ func (c *checker) verdict(t *testing.T, spec any, on, off []any) *effective.Verd
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdict, err := c.pipeline.Evaluate(effective.Input{VM: vm, Facts: facts})
+	verdict, err := c.pipeline.Decide(effective.Input{VM: vm, Facts: facts})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/virtward/virtward/test/conformance"
+	"github.com/virtward/virtward/conformance"
 	"github.com/virtward/virtward/validators"
 )
 
 func recordedInstancetypes(t *testing.T) []conformance.InstancetypeCase {
 	t.Helper()
-	file, err := os.Open(filepath.Join("..", "test", "conformance", "testdata", "instancetype.jsonl"))
+	file, err := os.Open(filepath.Join("..", "conformance", "testdata", "instancetype.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestPanics(t *testing.T) {
 // recordedLines are the cases of a file.
 func recordedLines(t testing.TB, name string) [][]byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "test", "conformance", "testdata", name))
+	data, err := os.ReadFile(filepath.Join("..", "conformance", "testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}

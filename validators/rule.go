@@ -49,12 +49,16 @@ const (
 	OnDefaults
 	// OnPolicies: VirtualMachinePolicies.
 	OnPolicies
+	// OnExceptions: VirtualMachinePolicyExceptions.
+	OnExceptions
 	// OnCopy: a VirtualMachineRestore or a VirtualMachineClone.
 	OnCopy
 	// OnRollouts: a VirtualMachineRollout.
 	OnRollouts
 	// OnCatalogs: a GoldenImageCatalog.
 	OnCatalogs
+	// OnPlugins: a Plugin of KubeVirt.
+	OnPlugins
 )
 
 // Rule is one built-in check.
@@ -74,6 +78,9 @@ type Rule struct {
 	// AtStart marks a rule of a spec that KubeVirt itself asks only when a VM starts: it takes the VM, which then
 	// never runs.
 	AtStart bool
+	// OnlyWritten marks a rule of values that their author may want to remove. Values of an instancetype, a preference or the
+	// site are not reported: they are for other virtual machines too.
+	OnlyWritten bool
 	// ReadsDefaults marks a rule of a spec that reads defaults of the VMI. KubeVirt evaluates it without them on the VM, and
 	// with them when the VM starts.
 	ReadsDefaults bool
@@ -124,6 +131,8 @@ type Finding struct {
 	Remedy string
 	// AtStart tells that KubeVirt reports this only when the VM starts.
 	AtStart bool
+	// OnlyWritten is that of the rule: the finding is left out if a layer set the value.
+	OnlyWritten bool
 	// Layer is the source of the value where its author did not write it: base, instancetype/u1.medium.
 	Layer string
 	// Unset reports that the author did not set the field, and no layer did.
@@ -238,7 +247,7 @@ func (t Table) check(s *Subject, wanted func(*Rule) bool) []Finding {
 		found = Errors{limit: maxErrors}
 		r.Check(s, &found)
 		for _, err := range found.result() {
-			findings = append(findings, Finding{Rule: r.ID, Severity: severity, Error: err, Remedy: r.Remedy, AtStart: r.AtStart})
+			findings = append(findings, Finding{Rule: r.ID, Severity: severity, Error: err, Remedy: r.Remedy, AtStart: r.AtStart, OnlyWritten: r.OnlyWritten})
 		}
 	}
 	Sort(findings)

@@ -45,7 +45,7 @@ func runCases(t *testing.T, table Table, scope Scope, cases []ruleCase) {
 			for _, f := range findings {
 				seen[f.Rule] = true
 			}
-			if diff := cmp.Diff(tc.want, texts(findings)); diff != "" {
+			if diff := cmp.Diff(tc.want, messages(findings)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
@@ -57,8 +57,8 @@ func runCases(t *testing.T, table Table, scope Scope, cases []ruleCase) {
 	}
 }
 
-// texts are the id and the message of each finding. A message begins with the field, and says the type.
-func texts(findings []Finding) []string {
+// messages are the id and the message of each finding. A message begins with the field, and says the type.
+func messages(findings []Finding) []string {
 	var all []string
 	for _, f := range findings {
 		all = append(all, fmt.Sprintf("%s: %s", f.Rule, f.Error.Error()))

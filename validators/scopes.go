@@ -28,9 +28,11 @@ func ScopeNames() []ScopeName {
 		{Name: apikinds.RuleSettings, Word: "rulesettings", Scopes: OnSettings},
 		{Name: apikinds.VirtualMachineDefaults, Word: "defaults", Scopes: OnDefaults},
 		{Name: apikinds.VirtualMachinePolicy, Word: "policy", Scopes: OnPolicies},
+		{Name: apikinds.VirtualMachinePolicyException, Word: "exception", Scopes: OnExceptions},
 		{Name: "restore or clone", Word: "copy", Scopes: OnCopy},
 		{Name: "VirtualMachineRollout", Word: "rollout", Scopes: OnRollouts},
 		{Name: "GoldenImageCatalog", Word: "catalog", Scopes: OnCatalogs},
+		{Name: "Plugin", Word: "plugin", Scopes: OnPlugins},
 	}
 }
 

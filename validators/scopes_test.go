@@ -1,6 +1,8 @@
 package validators
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,7 +56,8 @@ func TestFind(t *testing.T) {
 		t.Errorf("got %q, %v", rule.Title, err)
 	}
 	got := map[string]string{}
-	for _, id := range []string{"arm64-disc-bus", "disk-bus", "entirely-different"} {
+	long := strings.Repeat("entirely-different", 20)
+	for _, id := range []string{"arm64-disc-bus", "disk-bus", "cpu-limti", "entirely-different", long} {
 		if _, err := table.Find(id); err != nil {
 			got[id] = err.Error()
 		}
@@ -62,7 +65,9 @@ func TestFind(t *testing.T) {
 	want := map[string]string{
 		"arm64-disc-bus":     `there is no rule "arm64-disc-bus": did you mean "arm64-disk-bus"?`,
 		"disk-bus":           `there is no rule "disk-bus": did you mean "arm64-disk-bus"?`,
+		"cpu-limti":          `there is no rule "cpu-limti": did you mean "cpu-limit"?`,
 		"entirely-different": `there is no rule "entirely-different"`,
+		long:                 fmt.Sprintf("there is no rule %q", long),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

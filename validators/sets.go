@@ -51,7 +51,7 @@ func ofSet(check func(*Set, *Errors)) func(*Subject, *Errors) {
 var setTemplateRule = Rule{
 	ID:     "set-template-required",
 	Title:  "A replica set or pool has a template",
-	Remedy: "Describe the virtual machines under the field.",
+	Remedy: "Describe the virtual machines under spec.template, or under spec.virtualMachineTemplate of a pool.",
 	Check:  ofSet(setTemplate),
 }
 

@@ -33,6 +33,8 @@ type Subject struct {
 	VirtualImages []VirtualImage
 	// NodeArchitectures are those of the nodes that run virtual machines; nil if they are unknown.
 	NodeArchitectures []string
+	// Capacity says whether the cluster has room; nil if that is not known.
+	Capacity *Capacity
 
 	// Instancetype or Preference is the spec of one, if that is the object. Only the Facts and the Path of the spec are
 	// set then.

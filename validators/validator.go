@@ -3,7 +3,7 @@ package validators
 import (
 	"fmt"
 
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/api/architectures"
 )
 
 // Validator checks virtual machines for one hypervisor and architecture. It is VEP 97's interface, with a
@@ -28,17 +28,16 @@ type BaseValidator struct {
 
 // NewBaseValidator builds the validator for an architecture from the shared tables, those of the
 // architecture, and those given: the hypervisor's own, and the hypervisor's for this architecture. An unknown
-// architecture is checked as amd64. Two rules with one id are an error.
+// architecture is checked as the default one. Two rules with one id are an error.
 func NewBaseValidator(architecture string, hypervisor ...Table) (*BaseValidator, error) {
 	base, err := Base()
 	if err != nil {
 		return nil, err
 	}
-	known := ForArchitecture(architecture)
-	if known == nil {
-		known = ForArchitecture(platform.AMD64)
+	if !architectures.Known(architecture) {
+		architecture = architectures.Default
 	}
-	rules, err := Join(append([]Table{base, known}, hypervisor...)...)
+	rules, err := Join(append([]Table{base, ForArchitecture(architecture)}, hypervisor...)...)
 	if err != nil {
 		return nil, fmt.Errorf("the rules of %s: %w", architecture, err)
 	}

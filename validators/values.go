@@ -2,6 +2,8 @@ package validators
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	k8sv1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -97,6 +99,15 @@ func modes(path *field.Path, access []k8sv1.PersistentVolumeAccessMode, volume *
 		oneOf(func() *field.Path { return path }, *mode, accessModes, found)
 	}, found)
 	oneOfOptional(path, "volumeMode", volume, volumeModes, found)
+}
+
+// unknown is the error of a value that is none of a fixed set, with KubeVirt's type of cause. It lists the set.
+func unknown[T ~string](path *field.Path, value T, what string, values []T) *field.Error {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = strconv.Quote(string(v))
+	}
+	return field.Invalid(path, T(shortened(string(value))), what+" is unknown: supported values: "+strings.Join(quoted, ", "))
 }
 
 // oneOf accepts an empty value: it stands for the default. Only a wrong value needs the path.

@@ -35,7 +35,7 @@ func specOfVM() *field.Path { return field.NewPath("spec") }
 var oneRunStrategyRule = Rule{
 	ID:     "vm-run-strategy-one",
 	Title:  "A VM has one of spec.runStrategy and spec.running",
-	Remedy: "Set spec.runStrategy and remove spec.running.",
+	Remedy: "Set spec.runStrategy, such as to Always or Halted, and remove spec.running.",
 	Check:  oneRunStrategy,
 }
 
@@ -48,7 +48,7 @@ func oneRunStrategy(s *Subject, found *Errors) {
 	case running != nil && strategy != nil:
 		found.Add(field.Invalid(path, *running, fmt.Sprintf("spec.runStrategy is also set, to %q", *strategy)))
 	case running == nil && strategy == nil:
-		found.Add(field.Invalid(path, nil, "neither spec.running nor spec.runStrategy is set"))
+		found.Add(field.Invalid(specOfVM().Child("runStrategy"), nil, "a VM must have a run strategy"))
 	}
 }
 
@@ -62,7 +62,7 @@ func runStrategies() []v1.VirtualMachineRunStrategy {
 var knownRunStrategyRule = Rule{
 	ID:     "vm-run-strategy-known",
 	Title:  "spec.runStrategy is known",
-	Remedy: "Use Always, Halted, Manual, RerunOnFailure or Once.",
+	Remedy: "Set spec.runStrategy to a supported value.",
 	Check:  knownRunStrategy,
 }
 
@@ -80,13 +80,13 @@ func knownRunStrategy(s *Subject, found *Errors) {
 		found.Add(field.Invalid(path, strategy, "needs KubeVirt's feature gate "+gateDecentralizedMigration))
 		return
 	}
-	found.Add(field.Invalid(path, strategy, "is not a run strategy"))
+	found.Add(unknown(path, strategy, "the run strategy", runStrategies()))
 }
 
 var runningDeprecatedRule = Rule{
 	ID:       "vm-running-deprecated",
 	Title:    "spec.running is deprecated",
-	Remedy:   "Replace spec.running.",
+	Remedy:   "Replace spec.running by spec.runStrategy.",
 	Severity: Warn,
 	Check:    runningDeprecated,
 }

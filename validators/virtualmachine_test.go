@@ -11,7 +11,7 @@ func TestVirtualMachine(t *testing.T) {
 		{name: "a run strategy", vm: `{spec: {runStrategy: Once}}`},
 		{
 			name: "neither", vm: `{spec: {}}`,
-			want: []string{`vm-run-strategy-one: spec.running: Invalid value: null: neither spec.running nor spec.runStrategy is set`},
+			want: []string{`vm-run-strategy-one: spec.runStrategy: Invalid value: null: a VM must have a run strategy`},
 		},
 		{
 			name: "both", vm: `{spec: {running: false, runStrategy: Manual}}`,
@@ -26,11 +26,11 @@ func TestVirtualMachine(t *testing.T) {
 		},
 		{
 			name: "a strategy in lower case", vm: `{spec: {runStrategy: always}}`,
-			want: []string{`vm-run-strategy-known: spec.runStrategy: Invalid value: "always": is not a run strategy`},
+			want: []string{`vm-run-strategy-known: spec.runStrategy: Invalid value: "always": the run strategy is unknown: supported values: "Always", "Halted", "Manual", "RerunOnFailure", "Once"`},
 		},
 		{
 			name: "an empty strategy", vm: `{spec: {runStrategy: ""}}`,
-			want: []string{`vm-run-strategy-known: spec.runStrategy: Invalid value: "": is not a run strategy`},
+			want: []string{`vm-run-strategy-known: spec.runStrategy: Invalid value: "": the run strategy is unknown: supported values: "Always", "Halted", "Manual", "RerunOnFailure", "Once"`},
 		},
 		{
 			name: "a receiver", vm: `{spec: {runStrategy: WaitAsReceiver}}`,

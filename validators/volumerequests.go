@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/api/architectures"
 )
 
 // volumeRequestRules check status.volumeRequests of a VM: the requests of virtctl to plug and unplug volumes that KubeVirt
@@ -229,7 +229,7 @@ func rulesOfSpec() Table {
 // instance that names none, as very old ones do.
 func withoutArchitecture() Table {
 	var table Table
-	for _, rule := range slices.Concat(ForArchitecture(platform.ARM64), ForArchitecture(platform.S390X)) {
+	for _, rule := range slices.Concat(ForArchitecture(architectures.ARM64), ForArchitecture(architectures.S390X)) {
 		if rule.ID == "cpu-dedicated-threads-arm64" || rule.ID == "device-panic-architecture" {
 			table = append(table, rule)
 		}

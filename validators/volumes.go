@@ -85,14 +85,14 @@ func eachVolume(check func(*v1.Volume, volumeAt) *field.Error) func(*Subject, *E
 var volumeOneServiceAccountRule = Rule{
 	ID:     "volume-one-service-account",
 	Title:  "A VM has at most one serviceAccount volume",
-	Remedy: "Keep one serviceAccount volume: a pod runs as one ServiceAccount.",
+	Remedy: "Keep one serviceAccount volume and its disk: a pod runs as one ServiceAccount.",
 	Check:  atMostOneVolume("serviceAccount", func(v *v1.Volume) bool { return v.ServiceAccount != nil }),
 }
 
 var volumeOneDownwardMetricsRule = Rule{
 	ID:     "volume-one-downward-metrics",
 	Title:  "A VM has at most one downwardMetrics volume",
-	Remedy: "Keep one downwardMetrics volume: all of them would show the same.",
+	Remedy: "Keep one downwardMetrics volume and its disk: all of them would show the same.",
 	Check:  atMostOneVolume("downwardMetrics", func(v *v1.Volume) bool { return v.DownwardMetrics != nil }),
 }
 
@@ -304,7 +304,7 @@ func volumeServiceAccountName(v *v1.Volume, at volumeAt) *field.Error {
 var volumeDownwardMetricsGateRule = Rule{
 	ID:       "volume-downward-metrics-gate",
 	Title:    "A downwardMetrics volume needs the feature gate DownwardMetrics",
-	Remedy:   "Remove the volume, or enable the feature gate in the KubeVirt resource.",
+	Remedy:   "Remove the volume and its disk, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    eachVolume(volumeDownwardMetricsGate),
 }
@@ -378,7 +378,7 @@ func volumeHostDiskType(v *v1.Volume, at volumeAt) *field.Error {
 	if v.HostDisk == nil || v.HostDisk.Type == v1.HostDiskExists || v.HostDisk.Type == v1.HostDiskExistsOrCreate {
 		return nil
 	}
-	return field.Invalid(at.path("hostDisk", "type"), v.HostDisk.Type, "the type is unknown")
+	return unknown(at.path("hostDisk", "type"), v.HostDisk.Type, "the type", []v1.HostDiskType{v1.HostDiskExists, v1.HostDiskExistsOrCreate})
 }
 
 var volumeHostDiskCapacityRule = Rule{
@@ -398,7 +398,7 @@ func volumeHostDiskCapacity(v *v1.Volume, at volumeAt) *field.Error {
 var volumeContainerPathGateRule = Rule{
 	ID:       "volume-container-path-gate",
 	Title:    "A containerPath volume needs the feature gate ContainerPathVolumes",
-	Remedy:   "Remove the volume, or enable the feature gate in the KubeVirt resource.",
+	Remedy:   "Remove the volume and its filesystem, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    eachVolume(volumeContainerPathGate),
 }

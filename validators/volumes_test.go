@@ -94,7 +94,7 @@ func TestVolumes(t *testing.T) {
 			want: []string{
 				`volume-host-disk-gate: ` + volume + `: Invalid value: "v": hostDisk needs KubeVirt's feature gate HostDisk, which is off in this cluster`,
 				`volume-host-disk-path: ` + volume + `.hostDisk.path: Not found: "": the volume has no path on the node`,
-				`volume-host-disk-type: ` + volume + `.hostDisk.type: Invalid value: "x": the type is unknown`,
+				`volume-host-disk-type: ` + volume + `.hostDisk.type: Invalid value: "x": the type is unknown: supported values: "Disk", "DiskOrCreate"`,
 			},
 		},
 		{

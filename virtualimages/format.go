@@ -13,13 +13,6 @@ import (
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 )
 
-// HeadBytes is the number of the first bytes of a file from which Inspect reads its format: the volume descriptor of an ISO
-// image ends there. TailBytes is that of the last ones: a VHD of a fixed size has its header at its end.
-const (
-	HeadBytes = 0x8800
-	TailBytes = 512
-)
-
 // Header is what the first bytes of a file say.
 type Header struct {
 	// Format is that of the file; raw for any other.
@@ -115,6 +108,55 @@ func isText(head []byte) bool {
 	return true
 }
 
+// unread are formats that QEMU recognizes and no import reads. Some of them name other files.
+var unread = []struct {
+	name      string
+	signature signature
+}{
+	{"an extent of a VMDK of ESX", signature{0, "COWD"}},
+	{"VHDX", signature{0, "vhdxfile"}},
+	{"QED", signature{0, "QED\x00"}},
+	{"COW", signature{0, "OOOM"}},
+	{"LUKS", signature{0, "LUKS\xba\xbe"}},
+	{"Parallels", signature{0, "WithoutFreeSpace"}},
+	{"Parallels", signature{0, "WithouFreSpacExt"}},
+	{"Bochs", signature{0, "Bochs Virtual HD Image"}},
+	{"cloop", signature{0, "#!/bin/sh\n#V2.0 Format\nmodprobe cloop"}},
+}
+
+// DescriptorOfVMDK is what Unread returns for a descriptor without its disk.
+const DescriptorOfVMDK = "the descriptor of a VMDK"
+
+// Unread names the format of a file that QEMU recognizes by its first bytes and no import reads; empty for none. It can be the one that
+// QEMU chooses although Inspect finds another: a file can have the signatures of several formats.
+func Unread(head []byte) string {
+	if isDescriptor(head) {
+		return DescriptorOfVMDK
+	}
+	for _, f := range unread {
+		if f.signature.in(head) {
+			return f.name
+		}
+	}
+	return ""
+}
+
+// isDescriptor reports whether bytes are the descriptor of a VMDK for QEMU: only comments and blank lines before the version. What is
+// behind it can be anything.
+func isDescriptor(head []byte) bool {
+	if bytes.HasPrefix(head, []byte("# Disk DescriptorFile")) {
+		return true
+	}
+	for len(head) > 0 {
+		line, rest, _ := bytes.Cut(head, []byte("\n"))
+		if text := bytes.TrimSpace(line); len(text) > 0 && text[0] != '#' {
+			return bytes.HasPrefix(text, []byte("version="))
+		}
+		head = rest
+	}
+	return false
+}
+
 // Packed reports whether a format is read from a container of OpenStack, and has no header of its own. No virtual machine of
 // KubeVirt boots it.
 func Packed(format v1alpha1.DiskFormat) bool {
@@ -129,10 +171,12 @@ func Check(format v1alpha1.DiskFormat, head, tail []byte) (Header, error) {
 		return h, errors.New("the file is empty")
 	case h.Text && bytes.HasPrefix(bytes.TrimSpace(head), []byte("<")):
 		return h, fmt.Errorf("the file is HTML or XML, not a disk of the format %s: open the URL in a browser", format)
-	case h.Text && bytes.HasPrefix(head, []byte("# Disk DescriptorFile")):
+	case Unread(head) == DescriptorOfVMDK:
 		return h, errors.New("the file is the descriptor of a VMDK without its disk: convert it to a single file")
 	case h.Text:
 		return h, fmt.Errorf("the file is text, not a disk of the format %s", format)
+	case Unread(head) != "":
+		return h, fmt.Errorf("the file has the format %s, not %s", Unread(head), format)
 	case h.Compressed != "", Packed(format):
 		return h, nil
 	case h.Format != format:

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/sources"
 )
 
 // head is the start of a file, with bytes at offsets.
 func head(parts map[int]string) []byte {
-	h := make([]byte, HeadBytes)
+	h := make([]byte, sources.HeadBytes)
 	for offset, part := range parts {
 		copy(h[offset:], part)
 	}
@@ -42,6 +43,9 @@ func TestCheck(t *testing.T) {
 		"external data file":        {"qcow2", with(72, big(4)), nil, 10 << 30, "external data file"},
 		"size without sense":        {"qcow2", with(24, big(1<<63)), nil, 0, ""},
 		"vmdk":                      {"vmdk", head(map[int]string{0: "KDMV", 12: little(2048)}), nil, 1 << 20, ""},
+		"descriptor before zeros":   {"raw", head(map[int]string{0: "#\nversion=1\n"}), nil, 0, "descriptor of a VMDK"},
+		"descriptor in an iso":      {"iso", head(map[int]string{0: "# Disk DescriptorFile\n", 0x8001 - 0x10: "", 0x8001: "CD001"})[:0x8006], nil, 0, "descriptor of a VMDK"},
+		"qed":                       {"raw", head(map[int]string{0: "QED\x00"}), nil, 0, "has the format QED, not raw"},
 		"descriptor of a vmdk":      {"vmdk", []byte("# Disk DescriptorFile\nversion=1\n"), nil, 0, "descriptor of a VMDK"},
 		"vdi":                       {"vdi", head(map[int]string{0x40: "\x7f\x10\xda\xbe", 0x170: little(5 << 20)}), nil, 5 << 20, ""},
 		"vhd":                       {"vhd", vhd, nil, 3 << 30, ""},

@@ -24,7 +24,7 @@ const (
 	Claim Action = "Claim"
 	// Ensure starts or continues the import.
 	Ensure Action = "Ensure"
-	// ListUsers reads the virtual machines that use the image, without a cache.
+	// ListUsers reads the virtual machines that use the image, without a cache, and its users in the cloud that stores it.
 	ListUsers Action = "ListUsers"
 	// Delete deletes the image in the backend.
 	Delete Action = "Delete"
@@ -71,8 +71,11 @@ type Input struct {
 	Unreachable *Fault
 	// Templates are the templates that use the image; nil before they are read.
 	Templates *Users
-	// Live are the users after the action ListUsers; nil without it.
+	// Live are the users after the action ListUsers; nil without it. Then Cloud was read after this action too.
 	Live *Users
+	// CloudCounts tells that the image is stored in a cloud whose users count, and Cloud are these; nil before they are read.
+	CloudCounts bool
+	Cloud       *CloudUsers
 	// Leaving tells that the namespace of the image is being deleted.
 	Leaving bool
 	Now     metav1.Time
@@ -107,6 +110,7 @@ const (
 	ReasonDeleting     = "Deleting"
 	ReasonBlocked      = "Blocked"
 	ReasonUnknown      = "Unknown"
+	ReasonUsersUnknown = "UsersUnknown"
 	ReasonUnreachable  = "BackendUnreachable"
 	// ReasonUploadPending is that of an image whose backend waits for its file, ReasonUploadExpired that of one whose file was
 	// not uploaded in time.
@@ -142,6 +146,9 @@ func Plan(in *Input) Result {
 type planner struct {
 	*Input
 	Result
+
+	// cloudUses tells that the image has users in the cloud that stores it.
+	cloudUses bool
 }
 
 // set sets a condition. Its time is that of the last change of its status or its reason.
@@ -187,22 +194,29 @@ func (p *planner) usage() {
 	if p.Templates != nil {
 		p.Status.Usage.Templates = p.Templates.Listed()
 	}
+	p.cloudUses = p.cloudUse()
 	users := p.Users
 	if p.Live != nil {
 		users = p.Live
 	}
-	if users == nil {
+	if users == nil && !p.cloudUses {
 		if p.condition(v1alpha1.ConditionInUse).Type == "" {
 			p.set(v1alpha1.ConditionInUse, metav1.ConditionUnknown, ReasonUnknown, "the virtual machines are not read yet")
 		}
 		return
 	}
-	p.Status.Usage.VirtualMachines, p.Status.Usage.InUse = users.Listed(), users.Total > 0
-	if users.Total == 0 {
-		p.set(v1alpha1.ConditionInUse, metav1.ConditionFalse, ReasonNotInUse, "no virtual machine uses the image")
+	if users != nil {
+		p.Status.Usage.VirtualMachines = users.Listed()
+	}
+	if p.Status.Usage.InUse = p.cloudUses || users.Total > 0; p.Status.Usage.InUse {
+		p.set(v1alpha1.ConditionInUse, metav1.ConditionTrue, ReasonInUse, "used by "+strings.Join(UsedBy(&p.Status.Usage), ", "))
 		return
 	}
-	p.set(v1alpha1.ConditionInUse, metav1.ConditionTrue, ReasonInUse, "used by "+strings.Join(users.Listed(), ", "))
+	message := "no virtual machine uses the image"
+	if p.partlyCounted() {
+		message = "no virtual machine of the cluster uses the image, and the condition CloudUsersCounted says which users in OpenStack are counted"
+	}
+	p.set(v1alpha1.ConditionInUse, metav1.ConditionFalse, ReasonNotInUse, message)
 }
 
 // start chooses the identifier. It is stored before the finalizer, and both before the first call.
@@ -333,7 +347,9 @@ func (p *planner) ready(o *Observation) {
 	p.Status.Ready, p.Status.Progress = true, "100%"
 	p.set(v1alpha1.ConditionImported, metav1.ConditionTrue, ReasonImported, "the image is imported")
 	p.set(v1alpha1.ConditionReady, metav1.ConditionTrue, ReasonReady, cmp.Or(o.Message, "virtual machines can use the image"))
-	p.After = p.Drift
+	if p.After = p.Drift; p.CloudCounts && p.Cloud != nil && p.Cloud.Unanswered() {
+		p.After = p.LastRetry
+	}
 }
 
 func (p *planner) failed(o *Observation) {
@@ -349,33 +365,47 @@ func (p *planner) failed(o *Observation) {
 	p.After = p.backoff(p.Status.Attempt)
 }
 
-// deletion waits for the virtual machines, ends ready, waits for requests that were admitted before, looks once more, and
+// deletion waits for the virtual machines and the servers of the cloud, ends ready, waits for requests that were admitted before, looks once more, and
 // deletes the image. It waits for none of these if the namespace is being deleted, or if nothing is left of the image.
 func (p *planner) deletion() {
 	p.After = p.Poll
 	deleting := p.condition(v1alpha1.ConditionDeleting)
-	drained := deleting.Reason == ReasonDraining || deleting.Reason == ReasonDeleting || deleting.Reason == ReasonBlocked
+	drained := slices.Contains([]string{ReasonDraining, ReasonUsersUnknown, ReasonDeleting, ReasonBlocked}, deleting.Reason)
 	switch {
 	case p.Status.ID == "":
 		p.Action = Release
 	case p.Leaving, p.Observation != nil && p.Observation.gone():
 		p.remove()
-	case p.Live != nil && p.Live.Total > 0, p.Live == nil && !drained && p.Users != nil && p.Users.Total > 0:
+	case p.Live != nil && (p.Live.Total > 0 || p.cloudUses), p.Live == nil && !drained && (p.Users != nil && p.Users.Total > 0 || p.cloudUses):
 		p.held()
-	case p.Users == nil && !drained && !p.Uncounted:
-		p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonUnknown, "the virtual machines are not read yet")
+	case !drained && p.unread() != "":
+		p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonUnknown, p.unread())
+		if p.Users != nil || p.Uncounted { // the image is planned again when the cloud is read
+			p.After = p.LastRetry
+		}
 	case !drained:
 		p.drain()
-	case deleting.Reason == ReasonDraining:
+	case deleting.Reason == ReasonDraining, deleting.Reason == ReasonUsersUnknown:
 		p.last(&deleting)
 	default:
 		p.remove()
 	}
 }
 
+// unread says which users are not read yet; empty for none.
+func (p *planner) unread() string {
+	switch {
+	case p.Users == nil && !p.Uncounted:
+		return "the virtual machines are not read yet"
+	case p.CloudCounts && p.Cloud == nil && p.Imported():
+		return "the servers of the cloud are not read yet"
+	}
+	return ""
+}
+
 // held is the state of a deletion that waits for virtual machines: new ones may still use the image.
 func (p *planner) held() {
-	p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonInUse, "the deletion waits for those that use the image: "+strings.Join(p.Status.Usage.VirtualMachines, ", "))
+	p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonInUse, "the deletion waits for those that use the image: "+strings.Join(UsedBy(&p.Status.Usage), ", "))
 	if p.Observation != nil {
 		p.observed(p.Observation)
 	}
@@ -388,16 +418,32 @@ func (p *planner) drain() {
 	p.After = p.Admission
 }
 
+// last looks once more. A cloud that does not answer could have users: then the image stays.
 func (p *planner) last(deleting *metav1.Condition) {
-	if wait := p.remaining(deleting.LastTransitionTime, p.Admission); wait > 0 {
+	if wait := p.remaining(deleting.LastTransitionTime, p.Admission); wait > 0 && deleting.Reason == ReasonDraining {
 		p.After = wait
 		return
 	}
-	if p.Live == nil {
+	switch {
+	case p.Live == nil:
 		p.Action = ListUsers
-		return
+	case p.CloudCounts && p.Imported() && (p.Cloud == nil || p.Cloud.Unanswered()):
+		p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonUsersUnknown, "the deletion waits until the users in the cloud can be read: "+p.unansweredBy())
+		p.After = p.LastRetry
+	default:
+		p.removing()
 	}
-	p.removing()
+}
+
+// unansweredBy says which service of the cloud does not answer.
+func (p *planner) unansweredBy() string {
+	if p.Cloud == nil {
+		return "they are not read yet"
+	}
+	if p.Cloud.Servers.Sight == Unanswered {
+		return p.Cloud.Servers.Why
+	}
+	return p.Cloud.Volumes.Why
 }
 
 // removing is the state of a deletion that no user can end.

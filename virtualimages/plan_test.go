@@ -12,9 +12,11 @@ import (
 
 // simulation is a simulated controller with its backend: it executes plans, and can be killed before or after each step.
 type simulation struct {
-	image    *v1alpha1.VirtualImage
-	backend  Observation
-	users    []string
+	image   *v1alpha1.VirtualImage
+	backend Observation
+	users   []string
+	// cloud are the users in the cloud; nil if they do not count.
+	cloud    *CloudUsers
 	slipped  []string
 	now      time.Time
 	released bool
@@ -40,6 +42,7 @@ func newSimulation() *simulation {
 
 func (s *simulation) input() *Input {
 	in := &Input{Settings: Defaults(), Image: s.image, Cluster: "c", Class: "cluster", Users: &Users{Names: s.users, Total: len(s.users)}, Now: metav1.NewTime(s.now)}
+	in.CloudCounts, in.Cloud = s.cloud != nil, s.cloud
 	if slices.Contains(s.image.Finalizers, v1alpha1.Finalizer) && s.image.Status.ID != "" {
 		o := s.backend
 		in.Observation = &o
@@ -82,7 +85,7 @@ func (s *simulation) act(action Action, kill *int) bool {
 		case Delete:
 			s.deleted = append(s.deleted, s.image.Status.ID)
 			s.readyAtDelete = s.readyAtDelete || s.image.Status.Ready
-			s.usedAtDelete = s.usedAtDelete || len(s.users)+len(s.slipped) > 0 && s.image.DeletionTimestamp != nil
+			s.usedAtDelete = s.usedAtDelete || len(s.users)+len(s.slipped) > 0 && s.image.DeletionTimestamp != nil || s.cloud != nil && s.cloud.Servers.Number > 0
 			s.backend = Observation{State: Absent}
 		case Release:
 			s.released = true

@@ -170,7 +170,7 @@ type Users struct {
 	// Names are Namespace/Name of those in the namespace of the image, sorted, at most MaxListed of them.
 	Names []string
 	// Total is the number of all of them, and Elsewhere that of those in other namespaces. Their names are not for readers of
-	// the image, who may have no rights there.
+	// the image, who may have no rights there. Of an image with thousands of users, some may not be counted.
 	Total, Elsewhere int
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -139,11 +140,8 @@ func guardObject[T any](r *copyReader, kind references.Kind) (*T, error) {
 func (m *Mutator) recordAuthor(ctx context.Context, request *admissionv1.AdmissionRequest, waits time.Time) (*admissionv1.AdmissionResponse, string) {
 	ctx, cancel := context.WithDeadline(ctx, waits)
 	defer cancel()
-	if m.Reading != nil {
-		reading, end := m.Reading(ctx, request.Namespace)
-		defer end()
-		ctx = reading
-	}
+	ctx, end := m.ReserveReads.Begin(ctx, request.Namespace)
+	defer end()
 	wants, err := m.authorWanted(&copyReader{ctx, m.Evaluator.References, request.Namespace}, request)
 	return m.record(request, copies.AnnotationAuthor, wants, err)
 }
@@ -253,14 +251,14 @@ func (e *examination) findAuthor() error {
 			return nil // it is no restore
 		}
 	case admissionv1.Create:
-		pool, err := e.ofPool()
+		set, err := e.ofSet()
 		switch {
 		case err != nil:
 			return err
-		case pool && !found:
-			return nil // the author of the pool was evaluated
-		case pool:
-			e.author = &cel.Author{Unknown: "a VirtualMachinePool owns it, and it has the annotation " + copies.AnnotationRestore}
+		case set != "" && !found:
+			return nil // the author of the set was evaluated
+		case set != "":
+			e.author = &cel.Author{Unknown: "a " + set + " owns it, and it has the annotation " + copies.AnnotationRestore}
 			return nil
 		}
 	default:
@@ -274,14 +272,24 @@ func (e *examination) findAuthor() error {
 	return nil
 }
 
-// ofPool reports whether a VirtualMachinePool owns the virtual machine.
-func (e *examination) ofPool() (bool, error) {
+// setsOfVMs are the kinds of sets from which KubeVirt makes virtual machines.
+var setsOfVMs = apikinds.MachineKinds(func(m *apikinds.Machine) bool { return m.Set() && m.Makes == apikinds.VirtualMachine })
+
+// ofSet returns the kind of the set, such as a VirtualMachinePool, that owns the virtual machine; empty if none does.
+func (e *examination) ofSet() (string, error) {
 	owner := ownerOf(e.request.Object.Raw)
-	if owner == nil || ownedKind(owner) != evaluator.Pool {
-		return false, nil
+	if owner == nil {
+		return "", nil
 	}
-	pool, err := e.find(references.Pool, owner.Name)
-	return pool != nil && pool.GetUID() == owner.UID, err
+	i := slices.IndexFunc(setsOfVMs, func(m apikinds.Machine) bool { return m.GroupKind() == ownedKind(owner) })
+	if i < 0 {
+		return "", nil
+	}
+	set, err := e.find(setsOfVMs[i].GroupVersionKind, owner.Name)
+	if err != nil || set == nil || set.GetUID() != owner.UID {
+		return "", err
+	}
+	return setsOfVMs[i].Kind, nil
 }
 
 // authorOf returns the recorded author of a restore, which AnnotationRestore names, or why the author is not known.

@@ -39,13 +39,13 @@ type progress struct {
 
 // evaluating takes memory and a turn for the policies, and measures their duration. Without memory, no policy is evaluated:
 // the request fails.
-func (e *examination) evaluating() (done func()) {
+func (e *examination) evaluating(previews int64) (done func()) {
 	nothing := func() {}
 	if e.progress.failed != nil {
 		return nothing
 	}
 	e.Metrics.waiting.Inc()
-	bytes, free, err := e.limits.evaluate(e.ctx, e.holder, objectSize(e.request))
+	bytes, free, err := e.limits.evaluate(e.ctx, e.holder, objectSize(e.request), previews)
 	if err == nil {
 		if err = e.takeTurn(); err != nil {
 			free()
@@ -68,7 +68,7 @@ func (e *examination) evaluating() (done func()) {
 }
 
 func (e *examination) takeTurn() (err error) {
-	if e.progress.endTurn, err = e.limits.turns.Take(e.ctx, e.holder, 1); err != nil {
+	if e.progress.endTurn, err = e.limits.turns.Acquire(e.ctx, e.holder, 1); err != nil {
 		e.progress.endTurn = nil
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/apikinds"
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
 )
@@ -59,7 +59,7 @@ func TestEvaluationsShareMemory(t *testing.T) {
 	begin := func(object int) (func(), error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		_, done, err := limits.evaluate(ctx, "team", object)
+		_, done, err := limits.evaluate(ctx, "team", object, 0)
 		return done, err
 	}
 	const large, small = 1 << 20, 2 << 10
@@ -67,7 +67,7 @@ func TestEvaluationsShareMemory(t *testing.T) {
 	for {
 		done, err := begin(large)
 		if err != nil {
-			if !errors.Is(err, platform.ErrBusy) {
+			if !errors.Is(err, memory.ErrBusy) {
 				t.Fatal(err)
 			}
 			break
@@ -105,14 +105,14 @@ func TestEvaluationWithoutMemoryFails(t *testing.T) {
 		}
 		return string(answer)
 	}
-	for name, limit := range map[string]*platform.Shares{"memory": v.Limits.evaluations.small, "turns": v.Limits.turns} {
+	for name, limit := range map[string]*memory.Shares{"memory": v.Limits.evaluations.Small, "turns": v.Limits.turns} {
 		t.Run(name, func(t *testing.T) {
-			greedy, err := limit.Take(t.Context(), " namespace greedy", limit.Total())
+			greedy, err := limit.Acquire(t.Context(), " namespace greedy", limit.Total())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if limit == v.Limits.evaluations.small { // small requests also use what large ones leave
-				large, err := v.Limits.evaluations.large.Take(t.Context(), " namespace greedy", largeMemory)
+			if limit == v.Limits.evaluations.Small { // small requests also use what large ones leave
+				large, err := v.Limits.evaluations.Large.Acquire(t.Context(), " namespace greedy", largeMemory)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -10,7 +10,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/evaluator"
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/limits/memory"
 )
 
 // failure is why a request is not evaluated.
@@ -115,7 +115,7 @@ func (m *Mutator) copied(head *admissionv1.AdmissionRequest) bool {
 
 // failureOf returns why a request cannot be evaluated now.
 func failureOf(err error) *failure {
-	if errors.Is(err, platform.ErrBusy) || errors.Is(err, errTooLate) {
+	if errors.Is(err, memory.ErrBusy) || errors.Is(err, errTooLate) {
 		return busy(err)
 	}
 	return unavailable(err)

@@ -23,6 +23,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/build"
 )
@@ -198,12 +199,12 @@ func TestBusyMutator(t *testing.T) {
 // fill takes all memory of decoded objects, for other requests.
 func fill(t *testing.T, l *Limits) {
 	t.Helper()
-	for _, shares := range []*platform.Shares{l.decoded.small, l.decoded.large} {
+	for _, shares := range []*memory.Shares{l.decoded.Small, l.decoded.Large} {
 		if shares == nil {
 			continue
 		}
 		for _, holder := range []string{"a", "b"} {
-			if _, err := shares.Take(t.Context(), holder, shares.Total()/2); err != nil {
+			if _, err := shares.Acquire(t.Context(), holder, shares.Total()/2); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -241,9 +242,9 @@ func TestDeletionsDoNotWaitForOthers(t *testing.T) {
 	v := newValidator(t)
 	body := reviewOf(t, apikinds.VirtualMachine, kept("true"), deletes)
 	fill(t, v.Limits)
-	for _, shares := range []*platform.Shares{v.Limits.turns, v.Limits.evaluations.small} {
+	for _, shares := range []*memory.Shares{v.Limits.turns, v.Limits.evaluations.Small} {
 		for _, holder := range []string{"a", "b"} {
-			if _, err := shares.Take(t.Context(), holder, shares.Total()/2); err != nil {
+			if _, err := shares.Acquire(t.Context(), holder, shares.Total()/2); err != nil {
 				t.Fatal(err)
 			}
 		}

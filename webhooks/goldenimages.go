@@ -10,7 +10,7 @@ import (
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/evaluator"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/goldenimages"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -29,7 +29,7 @@ func (e *examination) catalog() error {
 			return nil
 		}
 	}
-	var others []images.Claims
+	var others []goldenimages.Claims
 	if e.Catalogs != nil {
 		others = e.Catalogs()
 	}
@@ -47,8 +47,8 @@ func (e *examination) catalog() error {
 	return nil
 }
 
-func (e *examination) faultsOf(catalog *v1alpha1.GoldenImageCatalog, others []images.Claims) field.ErrorList {
-	return append(images.Validate(catalog), images.Conflicts(catalog, e.CommonImages, others)...)
+func (e *examination) faultsOf(catalog *v1alpha1.GoldenImageCatalog, others []goldenimages.Claims) field.ErrorList {
+	return append(goldenimages.Validate(catalog), goldenimages.Conflicts(catalog, e.CommonImages, others)...)
 }
 
 // faultIn identifies a fault by the name of its entry, whose index can change.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/goldenimages"
 )
 
 // imageOf is an entry in YAML.
@@ -62,11 +62,11 @@ func TestCatalogsAreValidated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
-			v.Catalogs = func() []images.Claims {
-				return []images.Claims{
-					{Catalog: "other", Namespace: "images", Names: []images.Claim{{Cron: "taken", Source: "taken", Suffixed: true}}},
-					{Catalog: "site", Namespace: "images", Names: []images.Claim{{Cron: "own", Source: "own", Suffixed: true}}},
-					{Catalog: "elsewhere", Namespace: "shop", Names: []images.Claim{{Cron: "fedora", Source: "fedora", Suffixed: true}}},
+			v.Catalogs = func() []goldenimages.Claims {
+				return []goldenimages.Claims{
+					{Catalog: "other", Namespace: "images", Names: []goldenimages.Claim{{Cron: "taken", Source: "taken", Suffixed: true}}},
+					{Catalog: "site", Namespace: "images", Names: []goldenimages.Claim{{Cron: "own", Source: "own", Suffixed: true}}},
+					{Catalog: "elsewhere", Namespace: "shop", Names: []goldenimages.Claim{{Cron: "fedora", Source: "fedora", Suffixed: true}}},
 				}
 			}
 			request := &admissionv1.AdmissionRequest{
@@ -97,38 +97,38 @@ func TestCatalogsAreValidated(t *testing.T) {
 
 // TestCommonImagesAreCompared compares the names of common images with those of the catalog itself and of others.
 func TestCommonImagesAreCompared(t *testing.T) {
-	common, err := images.ParseCommon([]byte("[" + imageOf("base", "base", "") + "]"))
+	common, err := goldenimages.ParseCommon([]byte("[" + imageOf("base", "base", "") + "]"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := func(name string, withCommon bool, entries ...string) images.Claims {
+	other := func(name string, withCommon bool, entries ...string) goldenimages.Claims {
 		c := &v1alpha1.GoldenImageCatalog{}
 		if err := json.Unmarshal(catalogNamed(t, name, entries...), c); err != nil {
 			t.Fatal(err)
 		}
 		c.Spec.CommonImages = withCommon
-		return images.ClaimsOf(c, common)
+		return goldenimages.ClaimsOf(c, common)
 	}
 	for name, test := range map[string]struct {
-		others     []images.Claims
+		others     []goldenimages.Claims
 		withCommon bool
 		entries    []string
 		want       []string
 	}{
 		"the name of a common image of another catalog": {
-			others: []images.Claims{other("other", true)}, entries: []string{imageOf("mine", "base", "")},
+			others: []goldenimages.Claims{other("other", true)}, entries: []string{imageOf("mine", "base", "")},
 			want: []string{`FieldValueInvalid spec.dataImportCronTemplates[0].spec.managedDataSource: Invalid value: "base": the catalog "other" uses the DataSource "base"`},
 		},
 		"with the suffix of an architecture": {
-			others: []images.Claims{other("other", true)}, entries: []string{imageOf("base-arm64", "mine", "")},
+			others: []goldenimages.Claims{other("other", true)}, entries: []string{imageOf("base-arm64", "mine", "")},
 			want: []string{`FieldValueInvalid spec.dataImportCronTemplates[0].metadata.name: Invalid value: "base-arm64": the catalog "other" uses the DataImportCron "base-arm64"`},
 		},
 		"a common image that another catalog has as an entry": {
-			others: []images.Claims{other("other", false, imageOf("mine", "base", ""))}, withCommon: true,
+			others: []goldenimages.Claims{other("other", false, imageOf("mine", "base", ""))}, withCommon: true,
 			want: []string{`FieldValueInvalid spec.commonImages: Invalid value: true: the catalog "other" uses the DataSource "base" of the common image "base"`},
 		},
 		"the common images of two catalogs": {
-			others: []images.Claims{other("other", true)}, withCommon: true,
+			others: []goldenimages.Claims{other("other", true)}, withCommon: true,
 			want: []string{`FieldValueInvalid spec.commonImages: Invalid value: true: the catalog "other" uses the DataImportCron "base" of the common image "base"`},
 		},
 		"a common image of the catalog itself": {
@@ -136,12 +136,12 @@ func TestCommonImagesAreCompared(t *testing.T) {
 			want: []string{`FieldValueInvalid spec.dataImportCronTemplates[0].metadata.name: Invalid value: "mine": the entries "mine" and "base" both use the DataSource "base"`},
 		},
 		"an entry that replaces a common image": {withCommon: true, entries: []string{imageOf("base", "base", "")}},
-		"without the common images":             {others: []images.Claims{other("other", false)}, entries: []string{imageOf("mine", "base", "")}},
-		"itself":                                {others: []images.Claims{other("site", true)}, withCommon: true},
+		"without the common images":             {others: []goldenimages.Claims{other("other", false)}, entries: []string{imageOf("mine", "base", "")}},
+		"itself":                                {others: []goldenimages.Claims{other("site", true)}, withCommon: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
-			v.CommonImages, v.Catalogs = common, func() []images.Claims { return test.others }
+			v.CommonImages, v.Catalogs = common, func() []goldenimages.Claims { return test.others }
 			var object map[string]any
 			if err := json.Unmarshal(catalogNamed(t, "site", test.entries...), &object); err != nil {
 				t.Fatal(err)

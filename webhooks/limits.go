@@ -7,8 +7,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/virtward/virtward/api/apikinds"
-	"github.com/virtward/virtward/decodelimits"
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/limits/decode"
+	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/webhooks/serving"
 )
@@ -65,16 +65,16 @@ const (
 )
 
 // Limits bound the memory of the requests in progress, for all webhooks that share it, and the cores that they use. Each
-// limit is divided fairly among namespaces: see platform.Shares.
+// limit is divided fairly among namespaces: see memory.Shares.
 type Limits struct {
 	// medium and large have the bytes of bodies.
-	medium, large *platform.Shares
+	medium, large *memory.Shares
 	// largeTurns are those of requests with large bodies, from the first byte of the body to the answer.
-	largeTurns *platform.Shares
+	largeTurns *memory.Shares
 	// decoded has the memory of decoded objects, evaluations that of policies.
-	decoded, evaluations lanes
+	decoded, evaluations memory.Lanes
 	// turns are those of evaluations of policies: one for each core.
-	turns *platform.Shares
+	turns *memory.Shares
 	// others are for requests that these limits have no room for; nil for none.
 	others *Limits
 }
@@ -82,10 +82,10 @@ type Limits struct {
 // NewLimits returns the limits of the webhooks.
 func NewLimits() *Limits {
 	return &Limits{
-		medium: platform.NewShares(mediumBodies), large: platform.NewUndividedShares(largeBodies), largeTurns: platform.NewShares(cores()),
-		decoded:     lanes{platform.NewShares(smallDecodedMemory), platform.NewUndividedShares(MaxDecoded - smallDecodedMemory), smallDecoded},
-		evaluations: lanes{platform.NewShares(smallMemory), platform.NewUndividedShares(largeMemory), smallEvaluation},
-		turns:       platform.NewShares(cores()),
+		medium: memory.NewShares(mediumBodies), large: memory.NewUndividedShares(largeBodies), largeTurns: memory.NewShares(cores()),
+		decoded:     memory.Lanes{Small: memory.NewShares(smallDecodedMemory), Large: memory.NewUndividedShares(MaxDecoded - smallDecodedMemory), Threshold: smallDecoded},
+		evaluations: memory.Lanes{Small: memory.NewShares(smallMemory), Large: memory.NewUndividedShares(largeMemory), Threshold: smallEvaluation},
+		turns:       memory.NewShares(cores()),
 	}
 }
 
@@ -93,10 +93,10 @@ func NewLimits() *Limits {
 // others.
 func NewDeletionLimits(others *Limits) *Limits {
 	return &Limits{
-		medium:      platform.NewShares(mediumBodies),
-		decoded:     lanes{small: platform.NewShares(deletionsDecoded), threshold: smallDecoded},
-		evaluations: lanes{small: platform.NewUndividedShares(deletionsEvaluation), threshold: deletionsEvaluation},
-		turns:       platform.NewShares(cores()),
+		medium:      memory.NewShares(mediumBodies),
+		decoded:     memory.Lanes{Small: memory.NewShares(deletionsDecoded), Threshold: smallDecoded},
+		evaluations: memory.Lanes{Small: memory.NewUndividedShares(deletionsEvaluation), Threshold: deletionsEvaluation},
+		turns:       memory.NewShares(cores()),
 		others:      others,
 	}
 }
@@ -118,65 +118,33 @@ func (l *Limits) body(ctx context.Context, holder string, size int64) (release f
 	case size <= serving.HeadBytes:
 		return func() {}, nil
 	case size <= largeBody:
-		return l.medium.Take(ctx, holder, size)
+		return l.medium.Acquire(ctx, holder, size)
 	}
-	endTurn, err := l.largeTurns.Take(ctx, holder, 1)
-	if err != nil {
-		return nil, err
-	}
-	free, err := l.large.Take(ctx, holder, size)
-	if err != nil {
-		endTurn()
-		return nil, err
-	}
-	return func() { free(); endTurn() }, nil
+	return memory.AcquireAll(ctx, holder, memory.Claim{Gate: l.largeTurns, Amount: 1}, memory.Claim{Gate: l.large, Amount: size})
 }
 
 // decode takes the memory of decoded objects.
 func (l *Limits) decode(ctx context.Context, holder string, size int64) (release func(), err error) {
-	if l.others != nil && size > l.decoded.threshold {
+	if l.others != nil && size > l.decoded.Threshold {
 		return l.others.decode(ctx, holder, size)
 	}
-	return l.decoded.take(ctx, holder, size)
+	return l.decoded.Acquire(ctx, holder, size)
 }
 
-// evaluate takes the memory of the policies for an object of a number of bytes.
-func (l *Limits) evaluate(ctx context.Context, holder string, object int) (bytes int64, release func(), err error) {
-	bytes = min(policies.Memory(object), largeMemory)
-	if l.others != nil && bytes > l.evaluations.threshold {
-		return l.others.evaluate(ctx, holder, object)
+// evaluate takes the memory of the policies for an object of a number of bytes, with the pod and the domain that they read.
+func (l *Limits) evaluate(ctx context.Context, holder string, object int, previews int64) (bytes int64, release func(), err error) {
+	bytes = min(policies.MemoryWith(object, previews), largeMemory)
+	if l.others != nil && bytes > l.evaluations.Threshold {
+		return l.others.evaluate(ctx, holder, object, previews)
 	}
-	release, err = l.evaluations.take(ctx, holder, bytes)
+	release, err = l.evaluations.Acquire(ctx, holder, bytes)
 	return bytes, release, err
-}
-
-// lanes divide memory, so that small requests do not wait for large ones.
-type lanes struct {
-	small, large *platform.Shares
-	// threshold is the most that a small request takes.
-	threshold int64
-}
-
-// take takes an amount. A small request also takes what large ones leave.
-func (l lanes) take(ctx context.Context, holder string, amount int64) (release func(), err error) {
-	if amount > l.threshold {
-		return l.large.Take(ctx, holder, amount)
-	}
-	for _, lane := range []*platform.Shares{l.small, l.large} {
-		if lane == nil {
-			continue
-		}
-		if release, ok := lane.TryTake(holder, amount); ok {
-			return release, nil
-		}
-	}
-	return l.small.Take(ctx, holder, amount)
 }
 
 // decodedSize returns the most memory that the objects of a review take. An object with too many values is not decoded.
 func decodedSize(review []byte, kind string) int64 {
 	// The review of an update has two objects.
-	total := int64(perByte*len(review) + perValue*min(decodelimits.Brackets(review), 2*decodelimits.MaxValues))
+	total := int64(perByte*len(review) + perValue*min(decode.Brackets(review), 2*decode.MaxValues))
 	if kind == apikinds.VirtualMachineTemplate {
 		total += perTemplate
 	}

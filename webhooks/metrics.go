@@ -90,7 +90,7 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		}),
 		rejected: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "virtward_policy_evaluations_rejected_total",
-			Help: "Requests answered with 503 because there was no memory to evaluate policies before the API server's timeout.",
+			Help: "Requests answered with 429 because they got no memory to evaluate policies, or no turn, in two thirds of the API server's timeout.",
 		}),
 		reviews: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "virtward_subject_access_review_duration_seconds",

@@ -13,9 +13,10 @@ import (
 	"k8s.io/utils/clock"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/limits/decode"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 )
 
@@ -32,8 +33,8 @@ const maxPatch = 1 << 20
 type Mutator struct {
 	// Evaluator completes virtual machines.
 	Evaluator *evaluator.Evaluator
-	// Reading bounds what a request reads of the objects that a VM refers to, until end is called; nil for no bound.
-	Reading func(ctx context.Context, namespace string) (_ context.Context, end func())
+	// ReserveReads bounds what a request reads of the objects that a VM refers to.
+	ReserveReads platform.ReserveReads
 
 	Metrics *Metrics
 	Log     logr.Logger
@@ -123,7 +124,7 @@ func (m *Mutator) passed(request *admissionv1.AdmissionRequest, response *admiss
 	var limit *field.Error
 	switch {
 	case errors.As(result.Unreadable, &limit):
-		return m.skip(request, response, decodelimits.Describe(limit)), verdictSkipped
+		return m.skip(request, response, decode.Describe(limit)), verdictSkipped
 	case result.Unreadable != nil: // the API server rejects it by its schema, with a better message
 		m.Log.V(1).Info("admitted an object that cannot be decoded", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", result.Unreadable.Error())
 		return response, verdictUnchanged
@@ -140,11 +141,8 @@ func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRe
 	}
 	ctx, cancel := context.WithDeadline(ctx, waits)
 	defer cancel()
-	if m.Reading != nil {
-		reading, end := m.Reading(ctx, request.Namespace)
-		defer end()
-		ctx = reading
-	}
+	ctx, end := m.ReserveReads.Begin(ctx, request.Namespace)
+	defer end()
 	result, err := snapshot.Complete(ctx, evaluator.Request{Object: request.Object.Raw, Kind: request.Kind, Namespace: request.Namespace, Name: request.Name})
 	if result != nil {
 		result.Warnings = slices.Concat(snapshot.Facts().Warnings, result.Warnings)

@@ -25,6 +25,7 @@ import (
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
@@ -166,7 +167,7 @@ func TestIgnoredRequests(t *testing.T) {
 func TestFailuresAreWarnings(t *testing.T) {
 	noFacts := func(m *Mutator) { live(m.Evaluator).GetFacts = func() *platform.Facts { return nil } }
 	noCluster := func(m *Mutator) { m.Evaluator.References = failing{errors.New("connection refused")} }
-	noMemory := func(m *Mutator) { m.Evaluator.References = failing{fmt.Errorf("reading: %w", platform.ErrBusy)} }
+	noMemory := func(m *Mutator) { m.Evaluator.References = failing{fmt.Errorf("reading: %w", memory.ErrBusy)} }
 	refers := build.VMOf(build.VMI("db")).Instancetype("u1.medium").Obj()
 	for name, c := range map[string]struct {
 		with   func(*Mutator)

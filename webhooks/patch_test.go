@@ -128,7 +128,7 @@ func TestPatchCompletesObjects(t *testing.T) {
 		if i%2 == 1 {
 			in.Presets = []v1.VirtualMachineInstancePreset{preset}
 		}
-		verdict, err := pipeline.Evaluate(in)
+		verdict, err := pipeline.Decide(in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func encoded(t testing.TB, vmi *v1.VirtualMachineInstance) map[string]any {
 
 func writtenVMIs(t testing.TB) [][]byte {
 	t.Helper()
-	file, err := os.Open(filepath.Join("..", "test", "conformance", "testdata", "admission.jsonl"))
+	file, err := os.Open(filepath.Join("..", "conformance", "testdata", "admission.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}

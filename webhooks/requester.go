@@ -14,16 +14,17 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/evaluator"
 )
 
 // TemplateServer is the name of the service account of the API of templates.
-const TemplateServer = "virtward-apiserver"
+const TemplateServer = processes.APIServer
 
 // RolloutController is the name of the service account of the controller of rollouts.
-const RolloutController = "virtward-rollouts"
+const RolloutController = processes.Rollouts
 
 // provenanceAnnotations are the annotations of a virtual machine that is created from a template.
 var provenanceAnnotations = []string{subresources.TemplateAnnotation, subresources.DigestAnnotation, subresources.RequesterAnnotation}

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	v1 "kubevirt.io/api/core/v1"
-	poolapi "kubevirt.io/api/pool"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/references"
 )
@@ -23,10 +22,13 @@ import (
 const subresourceScale = "scale"
 
 // scalable has the kinds with this subresource, by resource.
-var scalable = map[schema.GroupResource]references.Kind{
-	{Group: v1.GroupVersion.Group, Resource: "virtualmachineinstancereplicasets"}: references.ReplicaSet,
-	{Group: poolapi.GroupName, Resource: "virtualmachinepools"}:                   references.Pool,
-}
+var scalable = func() map[schema.GroupResource]references.Kind {
+	kinds := map[schema.GroupResource]references.Kind{}
+	for _, m := range apikinds.MachineKinds(func(m *apikinds.Machine) bool { return m.Scale }) {
+		kinds[m.GroupVersionResource().GroupResource()] = m.GroupVersionKind
+	}
+	return kinds
+}()
 
 // errConflict is the error for a request whose object was deleted and created again.
 var errConflict = errors.New("the object has been deleted and created again; apply the change to the new one")

@@ -133,7 +133,7 @@ func TestRequestsWithoutMemoryAreBusy(t *testing.T) {
 	if size := decodedSize(reviewOf(t, apikinds.VirtualMachine, text), apikinds.VirtualMachine); size > smallDecoded {
 		t.Errorf("brackets in a text take %d bytes", size)
 	}
-	release, err := v.limits.decoded.large.Take(t.Context(), holder("team"), MaxDecoded)
+	release, err := v.limits.decoded.Large.Acquire(t.Context(), holder("team"), MaxDecoded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,9 +175,11 @@ func TestLargeRequestsAreBounded(t *testing.T) {
 	answers("idle", all)
 
 	var ends []func()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
 	for {
-		end, ok := v.limits.largeTurns.TryTake(holder("full"), 1)
-		if !ok {
+		end, err := v.limits.largeTurns.Acquire(ended, holder("full"), 1)
+		if err != nil {
 			break
 		}
 		ends = append(ends, end)
@@ -191,7 +193,7 @@ func TestLargeRequestsAreBounded(t *testing.T) {
 	}
 	answers("they are evaluated", all)
 
-	arriving, err := v.limits.large.Take(t.Context(), holder("full"), largeBodies)
+	arriving, err := v.limits.large.Acquire(t.Context(), holder("full"), largeBodies)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/evaluator"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/goldenimages"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
@@ -38,8 +39,8 @@ type Validator struct {
 	Evaluator *evaluator.Evaluator
 	// Rules are all rules, to validate RuleSettings.
 	Rules validators.Table
-	// Reading bounds what a request reads of the objects that a VM refers to, until end is called; nil for no bound.
-	Reading func(ctx context.Context, namespace string) (_ context.Context, end func())
+	// ReserveReads bounds what a request reads of the objects that a VM refers to.
+	ReserveReads platform.ReserveReads
 	// TemplateServer is the user name of the API of templates, which creates virtual machines for other users; empty for
 	// none.
 	TemplateServer string
@@ -51,7 +52,7 @@ type Validator struct {
 	// Counts returns the counts of running virtual machines, for changes of the KubeVirt resource; nil if there are none.
 	Counts func(ctx context.Context) (*v1alpha1.RunningCounts, error)
 	// Catalogs returns the names that GoldenImageCatalogs use; nil for none.
-	Catalogs func() []images.Claims
+	Catalogs func() []goldenimages.Claims
 	// CommonImages are those of catalogs that have the common images.
 	CommonImages []imagev1alpha1.DataImportCronTemplate
 	// RolloutStrategy is that of a KubeVirt resource which names none; empty for KubeVirt's default.
@@ -106,11 +107,8 @@ func (v *Validator) respond(ctx context.Context, r *review) (*admissionv1.Admiss
 	}
 	waiting, cancel := context.WithDeadline(ctx, r.waits)
 	defer cancel()
-	if v.Reading != nil {
-		reading, end := v.Reading(waiting, request.Namespace)
-		defer end()
-		waiting = reading
-	}
+	waiting, end := v.ReserveReads.Begin(waiting, request.Namespace)
+	defer end()
 	e := &examination{Validator: v, review: r, ctx: waiting, whole: ctx, began: v.Clock.Now(), request: request, progress: &progress{}}
 	e.authorizer = &requestAuthorizer{UnconditionalAuthorizer: v.Authorizer, request: waiting, left: authorizationTimeout}
 	e.authorizerApart = &requestAuthorizer{UnconditionalAuthorizer: v.Authorizer, request: waiting, left: apartTimeout}
@@ -145,6 +143,7 @@ func (v *Validator) respond(ctx context.Context, r *review) (*admissionv1.Admiss
 	if response.Allowed {
 		return response, verdictAllowed
 	}
+	e.snapshot.Policies().Denied(e.began, e.findings)
 	v.Log.Info("denied", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
 		"operation", request.Operation, "user", request.UserInfo.Username, "rules", response.AuditAnnotations["findings"])
 	return response, verdictDenied

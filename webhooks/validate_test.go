@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +36,7 @@ import (
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/isolated"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -595,6 +595,9 @@ func TestObjectsBeingDeleted(t *testing.T) {
 
 // TestCostOfManyErrors verifies the cost of a long list with an error in each element.
 func TestCostOfManyErrors(t *testing.T) {
+	if !isolated.Run(t) {
+		return
+	}
 	v := newValidator(t)
 	for name, list := range map[string]struct {
 		strings int
@@ -606,11 +609,10 @@ func TestCostOfManyErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			object := json.RawMessage(`{"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1Gi"}},"dnsPolicy":"None","dnsConfig":{"nameservers":["a"` + strings.Repeat(`,"a"`, list.strings) + `]}}}}}`)
 			body := reviewOf(t, apikinds.VirtualMachine, object)
-			var before, after goruntime.MemStats
-			goruntime.ReadMemStats(&before)
+			before := isolated.Allocated()
 			response := evaluated(t, v, body)
-			goruntime.ReadMemStats(&after)
-			if allocated := after.TotalAlloc - before.TotalAlloc; response.Allowed || allocated > 24<<20+8*uint64(len(body)) {
+			allocated := isolated.Allocated() - before
+			if response.Allowed || allocated > 24<<20+8*int64(len(body)) {
 				t.Errorf("allowed %v, %d MiB allocated for a request of %d KiB", response.Allowed, allocated>>20, len(body)>>10)
 			}
 			if got := complaints(response); !slices.ContainsFunc(got, func(c string) bool { return strings.Contains(c, "[virtward/"+list.rule) }) {

@@ -1,26 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/texts/blocks"
 )
 
 // approvedOnly is the guard of approved-only namespaces.
 const approvedOnly = "template-approved-only.yaml"
 
-// The markers around the generated tables of the page.
-const (
-	beginKinds  = "<!-- The kinds: make generate writes them. -->\n"
-	beginFields = "<!-- The fields: make generate writes them. -->\n"
-	endTable    = "<!-- End of the generated table. -->\n"
-)
-
-// blocks are the parts of the guard that follow from the table of kinds, by their names.
-func blocks(kinds []admissionpolicies.GuestKind) map[string]string {
+// parts are the blocks of the guard that follow from the table of kinds, by their names.
+func parts(kinds []admissionpolicies.GuestKind) map[string]string {
 	guarded := slices.DeleteFunc(slices.Clone(kinds), func(k admissionpolicies.GuestKind) bool { return k.Guard != admissionpolicies.TemplateApprovedOnly })
 	return map[string]string{
 		"rules":     resourceRules(guarded),
@@ -96,44 +90,25 @@ func celMap(kinds []admissionpolicies.GuestKind, fields func(*admissionpolicies.
 
 func celList(texts []string) string { return "['" + strings.Join(texts, "', '") + "']" }
 
-// insert replaces what is between the comment that begins a block and the one that ends it, with the indentation of the first.
-func insert(content []byte, name, block string) ([]byte, error) {
-	begin := "# generated " + name + " by kinds.go\n"
-	before, rest, found := bytes.Cut(content, []byte(begin))
-	indent := before[bytes.LastIndexByte(before, '\n')+1:]
-	end := "\n" + string(indent) + "# end\n"
-	// The block can be empty.
-	_, after, ended := bytes.Cut(slices.Concat([]byte("\n"), rest), []byte(end))
-	if !found || !ended {
-		return nil, fmt.Errorf("there is no block between %q and # end", strings.TrimSpace(begin))
-	}
-	indented := string(indent) + strings.ReplaceAll(block, "\n", "\n"+string(indent))
-	return slices.Concat(before, []byte(begin), []byte(indented), []byte(end), after), nil
-}
-
 // rewriteKinds writes the blocks into the guard.
-func rewriteKinds(content []byte, kinds []admissionpolicies.GuestKind) ([]byte, error) {
-	written := blocks(kinds)
-	for _, name := range []string{"rules", "creatable", "free", "copies"} {
+func rewriteKinds(text string, kinds []admissionpolicies.GuestKind) (string, error) {
+	written := parts(kinds)
+	for _, name := range slices.Sorted(maps.Keys(written)) {
 		var err error
-		if content, err = insert(content, name, written[name]); err != nil {
-			return nil, err
+		if text, err = blocks.YAML(text, name, written[name]); err != nil {
+			return "", err
 		}
 	}
-	return content, nil
+	return text, nil
 }
 
 // rewritePage writes the tables into the page.
 func rewritePage(page string, kinds []admissionpolicies.GuestKind) (string, error) {
-	for begin, table := range map[string]string{beginKinds: kindTable(kinds), beginFields: fieldTable(kinds)} {
-		before, rest, found := strings.Cut(page, begin)
-		_, after, ended := strings.Cut(rest, endTable)
-		if !found || !ended {
-			return "", fmt.Errorf("the markers %q and %q are missing", strings.TrimSpace(begin), strings.TrimSpace(endTable))
-		}
-		page = before + begin + table + endTable + after
+	page, err := blocks.Markdown(page, "kinds", kindTable(kinds))
+	if err != nil {
+		return "", err
 	}
-	return page, nil
+	return blocks.Markdown(page, "fields", fieldTable(kinds))
 }
 
 func kindTable(kinds []admissionpolicies.GuestKind) string {

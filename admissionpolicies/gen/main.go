@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -10,35 +8,44 @@ import (
 
 	"github.com/virtward/virtward/addresses"
 	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/texts/blocks"
 )
 
 // target is a file with generated parts. go generate runs where the guards are.
 type target struct {
 	path   string
-	change func(content []byte) ([]byte, error)
+	change func(text string) (string, error)
 }
 
-// targets are the guards, and the page about approved-only namespaces.
-func targets(page string) []target {
+// targets are the guards, the page about approved-only namespaces and the one about accounts.
+func targets(page, accounts string) []target {
 	kinds := admissionpolicies.GuestKinds()
 	return []target{
-		{"rule-settings.yaml", expressionOf(securityRules)},
-		{"virtual-images.yaml", expressionOf(publicAddress)},
-		{approvedOnly, func(content []byte) ([]byte, error) { return rewriteKinds(content, kinds) }},
-		{page, func(content []byte) ([]byte, error) {
-			written, err := rewritePage(string(content), kinds)
-			return []byte(written), err
+		{"rule-settings.yaml", func(text string) (string, error) {
+			ids, err := securityRelevant()
+			if err != nil {
+				return "", err
+			}
+			return blocks.YAML(text, "security", expression(ids))
 		}},
+		{"virtual-images.yaml", func(text string) (string, error) { return blocks.YAML(text, "networks", publicAddress()) }},
+		{"accounts.yaml", func(text string) (string, error) { return rewriteAccounts(text, processes.All()) }},
+		{accounts, func(text string) (string, error) {
+			return blocks.Markdown(text, "accounts", accountTable(processes.All()))
+		}},
+		{approvedOnly, func(text string) (string, error) { return rewriteKinds(text, kinds) }},
+		{page, func(text string) (string, error) { return rewritePage(text, kinds) }},
 	}
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: gen PAGE")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: gen PAGE-OF-KINDS PAGE-OF-ACCOUNTS")
 		os.Exit(2)
 	}
-	for _, t := range targets(os.Args[1]) {
+	for _, t := range targets(os.Args[1], os.Args[2]) {
 		if err := t.write(); err != nil {
 			fmt.Fprintf(os.Stderr, "generating %s: %v\n", t.path, err)
 			os.Exit(1)
@@ -51,28 +58,11 @@ func (t *target) write() error {
 	if err != nil {
 		return err
 	}
-	written, err := t.change(content)
+	written, err := t.change(string(content))
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(t.path, written, 0o644)
-}
-
-// expressionOf replaces the expression below a comment. expression is a YAML field.
-func expressionOf(expression func() (string, error)) func([]byte) ([]byte, error) {
-	return func(content []byte) ([]byte, error) {
-		generated, err := expression()
-		if err != nil {
-			return nil, err
-		}
-		return rewrite(content, generated)
-	}
-}
-
-// securityRules are the ids of the security-relevant rules.
-func securityRules() (string, error) {
-	ids, err := securityRelevant()
-	return expression(ids), err
+	return os.WriteFile(t.path, []byte(written), 0o644)
 }
 
 // securityRelevant are the ids of the rules of every hypervisor and architecture that are marked so, sorted.
@@ -94,54 +84,27 @@ func securityRelevant() ([]string, error) {
 // perLine is the number of networks in a line.
 const perLine = 6
 
-// publicAddress is the expression that a host is a name, a permitted address, or an address in no special network. CEL accepts no
-// IPv4 address in the form of IPv6, so it has no network of these.
-func publicAddress() (string, error) {
+// publicAddress is the expression that a host is a name, a permitted address, or an address in no special network, as a YAML field.
+// CEL accepts no IPv4 address in the form of IPv6, so it has no network of these.
+func publicAddress() string {
 	list := slices.DeleteFunc(addresses.SpecialNetworks(), func(s addresses.Special) bool { return s.Network.Addr().Is4In6() })
 	var b strings.Builder
-	b.WriteString("      expression: >-\n        !isIP(variables.host) || variables.networks.exists(n, cidr(n).containsIP(variables.host)) ||\n" +
-		"        ip(variables.host).isGlobalUnicast() && ![\n")
+	b.WriteString("expression: >-\n  !isIP(variables.host) || variables.networks.exists(n, cidr(n).containsIP(variables.host)) ||\n" +
+		"  ip(variables.host).isGlobalUnicast() && ![\n")
 	for line := range slices.Chunk(list, perLine) {
-		b.WriteString("       ")
+		b.WriteString(" ")
 		for i := range line {
 			fmt.Fprintf(&b, " '%s',", line[i].Network)
 		}
 		b.WriteByte('\n')
 	}
-	return strings.TrimSuffix(b.String(), ",\n") + "\n        ].exists(n, cidr(n).containsIP(variables.host))", nil
-}
-
-// heading is how the comment above the generated expression begins; end is where the next variable begins.
-const (
-	heading = "\n      # generated "
-	end     = "\n    - name: "
-)
-
-// rewrite replaces the expression below the comment.
-func rewrite(content []byte, generated string) ([]byte, error) {
-	before, rest, found := bytes.Cut(content, []byte(heading))
-	comment, rest, commented := bytes.Cut(rest, []byte("\n"))
-	_, after, ended := bytes.Cut(rest, []byte(end))
-	if !found || !commented || !ended {
-		return nil, errors.New("there is no expression below a comment that begins with generated")
-	}
-	return slices.Concat(before, []byte(heading), comment, []byte("\n"+generated), []byte(end), after), nil
+	return strings.TrimSuffix(b.String(), ",\n") + "\n  ].exists(n, cidr(n).containsIP(variables.host))"
 }
 
 // expression is the CEL list of the ids as a YAML field, one id a line.
 func expression(ids []string) string {
 	if len(ids) == 0 {
-		return `      expression: "[]"`
+		return `expression: "[]"`
 	}
-	var b strings.Builder
-	b.WriteString("      expression: >-\n        [\n")
-	for i, id := range ids {
-		comma := ","
-		if i == len(ids)-1 {
-			comma = ""
-		}
-		fmt.Fprintf(&b, "        '%s'%s\n", id, comma)
-	}
-	b.WriteString("        ]")
-	return b.String()
+	return "expression: >-\n  [\n  '" + strings.Join(ids, "',\n  '") + "'\n  ]"
 }

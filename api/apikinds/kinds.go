@@ -12,6 +12,7 @@ const (
 	VirtualMachinePool               = "VirtualMachinePool"
 	VirtualMachineTemplate           = "VirtualMachineTemplate"
 	VirtualMachineTemplateRequest    = "VirtualMachineTemplateRequest"
+	VirtualMachineTemplateImport     = "VirtualMachineTemplateImport"
 	VirtualMachineInstanceMigration  = "VirtualMachineInstanceMigration"
 	VirtualMachineRestore            = "VirtualMachineRestore"
 	VirtualMachineSnapshot           = "VirtualMachineSnapshot"
@@ -92,6 +93,7 @@ var (
 	Preferences          = resource(instancetypeGroup, "v1beta1", VirtualMachinePreference, "virtualmachinepreferences")
 	ClusterPreferences   = resource(instancetypeGroup, "v1beta1", VirtualMachineClusterPreference, "virtualmachineclusterpreferences")
 
+	Plugins       = resource("plugin.kubevirt.io", "v1alpha1", "Plugin", "plugins")
 	VirtualImages = resource("kupenstack.io", "v1alpha1", "VirtualImage", "virtualimages")
 
 	DataSources            = resource(importerGroup, "v1beta1", DataSource, "datasources")
@@ -99,6 +101,7 @@ var (
 	ControllerRevisions    = resource("apps", "v1", ControllerRevision, "controllerrevisions")
 	PersistentVolumeClaims = resource("", "v1", PersistentVolumeClaim, "persistentvolumeclaims")
 	ConfigMaps             = resource("", "v1", ConfigMap, "configmaps")
+	ResourceQuotas         = resource("", "v1", "ResourceQuota", "resourcequotas")
 	StorageClasses         = resource("storage.k8s.io", "v1", StorageClass, "storageclasses")
 	NetworkAttachments     = resource("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions")
 	VolumeSnapshots        = resource("snapshot.storage.k8s.io", "v1", VolumeSnapshot, "volumesnapshots")

@@ -9,13 +9,20 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/domain"
 )
 
 type schema = apiextensionsv1.JSONSchemaProps
@@ -27,16 +34,22 @@ type source struct {
 	path       []string
 }
 
-// sources are valid: one that is found within a later one becomes a reference there.
-var sources = []source{
-	{name: "VirtualMachineInstanceSpec", definition: "virtualmachineinstances.kubevirt.io", path: []string{"spec"}},
-	{name: "VirtualMachineSpec", definition: "virtualmachines.kubevirt.io", path: []string{"spec"}},
-	{name: "VirtualMachineInstance", definition: "virtualmachineinstances.kubevirt.io"},
-	{name: "VirtualMachine", definition: "virtualmachines.kubevirt.io"},
-	{name: "VirtualMachinePool", definition: "virtualmachinepools.pool.kubevirt.io"},
-	{name: "VirtualMachineInstanceReplicaSet", definition: "virtualmachineinstancereplicasets.kubevirt.io"},
-	{name: "VirtualMachineInstancetypeSpec", definition: "virtualmachineinstancetypes.instancetype.kubevirt.io", path: []string{"spec"}},
-	{name: "VirtualMachinePreferenceSpec", definition: "virtualmachinepreferences.instancetype.kubevirt.io", path: []string{"spec"}},
+// sources returns the schemas: one that is found within a later one becomes a reference there.
+func sources() []source {
+	all := []source{
+		{name: "VirtualMachineInstanceSpec", definition: "virtualmachineinstances.kubevirt.io", path: []string{"spec"}},
+		{name: "VirtualMachineSpec", definition: "virtualmachines.kubevirt.io", path: []string{"spec"}},
+	}
+	machines := apikinds.MachineKinds(func(m *apikinds.Machine) bool { return !m.Parameters })
+	for i := range machines {
+		all = append(all, source{name: machines[i].Kind, definition: machines[i].Plural + "." + machines[i].Group})
+	}
+	return append(
+		all,
+		source{name: apikinds.Plugins.Kind, definition: apikinds.Plugins.Plural + "." + apikinds.Plugins.Group},
+		source{name: "VirtualMachineInstancetypeSpec", definition: "virtualmachineinstancetypes.instancetype.kubevirt.io", path: []string{"spec"}},
+		source{name: "VirtualMachinePreferenceSpec", definition: "virtualmachinepreferences.instancetype.kubevirt.io", path: []string{"spec"}},
+	)
 }
 
 func main() {
@@ -49,12 +62,20 @@ func main() {
 }
 
 // run reads the definitions of a folder and writes the schemas into another.
-func run(definitions, out string) error {
+func run(definitions, out string) (err error) {
 	known := map[string]string{} // the text of a schema → the name of the type
 	if err := write(out, "ObjectMeta", ofType(reflect.TypeFor[metav1.ObjectMeta]()), known); err != nil {
 		return err
 	}
-	for _, s := range sources {
+	if err := write(out, "Domain", ofType(reflect.TypeFor[domain.Domain]()), map[string]string{}); err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil { // last: it is not a part of others
+			err = write(out, "PodSpec", ofType(reflect.TypeFor[corev1.PodSpec]()), known)
+		}
+	}()
+	for _, s := range sources() {
 		read, err := stored(filepath.Join(definitions, s.definition+".yaml"))
 		if err != nil {
 			return err
@@ -179,12 +200,17 @@ func refer(s *schema, known map[string]string) (*schema, error) {
 	return &short, nil
 }
 
-// ofType is the schema of the JSON form of a Go type; definitions never carry that of their metadata.
-func ofType(t reflect.Type) *schema {
+// ofType is the schema of the JSON form of a Go type; definitions never carry that of their metadata. What is within itself has
+// any content there.
+func ofType(t reflect.Type, outer ...reflect.Type) *schema {
 	entry := value.TypeReflectEntryOf(t)
 	switch {
 	case t.Kind() == reflect.Pointer:
-		return ofType(t.Elem())
+		return ofType(t.Elem(), outer...)
+	case t == reflect.TypeFor[resource.Quantity]():
+		return &schema{Type: "string", Format: "quantity"}
+	case t == reflect.TypeFor[intstr.IntOrString]():
+		return &schema{XIntOrString: true}
 	case t == reflect.TypeFor[metav1.Time]():
 		return &schema{Type: "string", Format: "date-time"}
 	case entry.CanConvertToUnstructured():
@@ -195,16 +221,19 @@ func ofType(t reflect.Type) *schema {
 		return &schema{Type: "boolean"}
 	case reflect.String:
 		return &schema{Type: "string"}
-	case reflect.Int, reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint32, reflect.Uint64:
 		return &schema{Type: "integer"}
 	case reflect.Slice:
-		return &schema{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: ofType(t.Elem())}}
+		return &schema{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: ofType(t.Elem(), outer...)}}
 	case reflect.Map:
-		return &schema{Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: ofType(t.Elem())}}
+		return &schema{Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: ofType(t.Elem(), outer...)}}
 	case reflect.Struct:
+		if slices.Contains(outer, t) {
+			return &schema{XPreserveUnknownFields: ptr.To(true)}
+		}
 		object := &schema{Type: "object", Properties: map[string]schema{}}
 		for _, field := range entry.OrderedFields() {
-			object.Properties[field.JsonName] = *ofType(field.GetFrom(reflect.Zero(t)).Type())
+			object.Properties[field.JsonName] = *ofType(field.GetFrom(reflect.Zero(t)).Type(), append(slices.Clone(outer), t)...)
 		}
 		return object
 	default:

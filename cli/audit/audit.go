@@ -15,6 +15,7 @@ import (
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -71,8 +72,8 @@ func (o *Options) gather(ctx context.Context) (*Audit, error) {
 		return nil, err
 	}
 	a := &Audit{
-		files: slices.Concat(files.Subjects, files.Beside), ofFiles: o.HasFiles(), selector: o.Selector, assumed: o.assumed(), progress: o.Streams.ErrOut, line: options.NewProgress(o.Streams.ErrOut),
-		skipped: slices.Concat(files.Notes, with.Notes), counter: comparison.Counter{Max: o.Max, Unchanged: o.all || len(o.assumed()) == 0},
+		ofFiles: o.HasFiles(), selector: o.Selector, assumed: o.assumed(), progress: o.Streams.ErrOut, line: options.NewProgress(o.Streams.ErrOut),
+		counter: comparison.Counter{Max: o.Max, Unchanged: o.all || len(o.assumed()) == 0},
 	}
 	if o.Config.Namespace != nil {
 		a.namespace = *o.Config.Namespace
@@ -83,7 +84,7 @@ func (o *Options) gather(ctx context.Context) (*Audit, error) {
 		}
 		a.cluster.Objects = remember(a.cluster.Objects)
 	}
-	if a.ofFiles && len(a.files)+len(files.Unreadable) == 0 {
+	if a.ofFiles && len(files.Subjects)+len(files.Beside)+len(files.Unreadable) == 0 {
 		note, err := o.NoObjects("evaluate")
 		if err != nil {
 			return nil, err
@@ -138,11 +139,19 @@ func (o *Options) surround(ctx context.Context, a *Audit, files, with *offline.F
 	if a.now, err = o.NewEvaluator(ctx, files, a.cluster, facts); err != nil {
 		return err
 	}
-	a.skipped = append(a.skipped, a.now.UnusedConfigMaps()...)
+	a.files = slices.Concat(files.Subjects, files.Beside)
 	a.unreadable = slices.Concat(files.Unreadable, a.now.Unreadable)
-	if len(a.assumed) == 0 {
-		return nil
+	if len(a.assumed) > 0 {
+		if err := o.assume(ctx, a, files, with, facts); err != nil {
+			return err
+		}
 	}
+	a.skipped = slices.Concat(files.Notes, with.Notes, a.skipped, a.now.UnusedConfigMaps())
+	return nil
+}
+
+// assume makes the evaluator under the assumptions. The facts are those without them.
+func (o *Options) assume(ctx context.Context, a *Audit, files, with *offline.Files, facts *platform.Facts) (err error) {
 	for _, name := range o.Without {
 		if a.now.Policies().Find(name) == nil {
 			return fmt.Errorf("--without %s: there is no %s of this name", name, apikinds.VirtualMachinePolicy)
@@ -160,7 +169,7 @@ func (o *Options) surround(ctx context.Context, a *Audit, files, with *offline.F
 	if a.then, err = o.NewEvaluator(ctx, together, a.cluster, assumed); err != nil {
 		return err
 	}
-	a.unreadable = slices.Concat(a.unreadable, with.Unreadable, a.then.Unreadable)
+	a.unreadable, with.Notes = slices.Concat(a.unreadable, with.Unreadable, a.then.Unreadable), together.Notes
 	if assumed.DefaultArchitecture != facts.DefaultArchitecture {
 		a.then.Former = facts
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/virtward/virtward/cli/comparison"
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -31,12 +32,12 @@ type Options struct {
 
 // Outputs are the values of --output.
 func Outputs() []string {
-	return []string{options.OutputTable, options.OutputMarkdown, options.OutputJSON, options.OutputYAML, options.OutputJUnit, options.OutputSARIF, options.OutputGitHub}
+	return []string{printers.Table, printers.Markdown, printers.JSON, printers.YAML, printers.JUnit, printers.SARIF, printers.GitHub}
 }
 
 // NewOptions returns the options of an audit without flags.
 func NewOptions(program options.Program) *Options {
-	return &Options{Program: program, Sources: options.NewSources(), Output: options.OutputTable, Max: 10}
+	return &Options{Program: program, Sources: options.NewSources(), Output: printers.Table, Max: 10}
 }
 
 // NewCommand returns the command.
@@ -78,7 +79,6 @@ if a document cannot be read, or, with --strict, if an object that a file refers
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	o.addFlags(cmd)
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
 
@@ -173,17 +173,17 @@ func (o *Options) Show(ctx context.Context, a *Audit) error {
 
 func (o *Options) write(report *comparison.Report) error {
 	switch o.Output {
-	case options.OutputMarkdown:
+	case printers.Markdown:
 		return report.WriteMarkdown(o.Streams.Out)
-	case options.OutputJSON:
+	case printers.JSON:
 		return report.WriteJSON(o.Streams.Out)
-	case options.OutputYAML:
+	case printers.YAML:
 		return report.WriteYAML(o.Streams.Out)
-	case options.OutputJUnit:
+	case printers.JUnit:
 		return report.WriteJUnit(o.Streams.Out)
-	case options.OutputGitHub:
+	case printers.GitHub:
 		return report.WriteGitHub(o.Streams.Out)
-	case options.OutputSARIF:
+	case printers.SARIF:
 		return report.WriteSARIF(o.Streams.Out, o.Version)
 	}
 	return report.WriteTable(o.Streams.Out)
@@ -197,7 +197,7 @@ func (o *Options) warn(a *Audit, report *comparison.Report) {
 		}
 	}
 	write("note", a.skipped)
-	if o.Output == options.OutputTable || o.Output == options.OutputMarkdown {
+	if o.Output == printers.Table || o.Output == printers.Markdown {
 		return
 	}
 	write("unreadable", explanation.Messages(report.Unreadable))

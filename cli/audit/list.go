@@ -179,3 +179,11 @@ func (l *listing) report(list *unstructured.UnstructuredList) {
 	}
 	fmt.Fprintf(l.progress, "%d read%s\n", l.read, left)
 }
+
+// Each calls a function with each page of the virtual machines of a cluster, and of objects that create them. The namespace is empty
+// for all. The notes name what the user may not list.
+func Each(ctx context.Context, cluster *offline.Cluster, namespace, selector string, progress io.Writer, call func(context.Context, []manifests.Document) error) (notes []string, err error) {
+	l := &listing{cluster: cluster, selector: selector, evaluate: call, progress: progress}
+	err = l.all(ctx, namespace)
+	return l.notes, err
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/virtward/virtward/cli/catalogue/examples"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/validators"
 )
@@ -28,6 +29,8 @@ type Entry struct {
 	AtStart bool `json:"atStart"`
 	// Remedy says what to do about a finding.
 	Remedy string `json:"remedy"`
+	// Example violates the rule, and has a patch that does what Remedy says.
+	Example *examples.Example `json:"example,omitempty"`
 
 	// on is a short description of the platforms.
 	on string
@@ -47,13 +50,17 @@ func New(registry *hypervisors.Registry) ([]Entry, error) {
 			platforms[rule.ID] = append(platforms[rule.ID], key)
 		}
 	}
+	shown, err := examples.All()
+	if err != nil {
+		return nil, err
+	}
 	rules := registry.Rules()
 	entries := make([]Entry, 0, len(rules))
 	for i := range rules {
 		r := &rules[i]
 		entries = append(entries, Entry{
 			ID: r.ID, Title: r.Title, Severity: r.Severity, AppliesTo: r.Scope.Names(), Platforms: platforms[r.ID],
-			SecurityRelevant: r.Security, AtStart: r.AtStart, Remedy: r.Remedy, on: describe(platforms[r.ID], all),
+			SecurityRelevant: r.Security, AtStart: r.AtStart, Remedy: r.Remedy, Example: shown[r.ID], on: describe(platforms[r.ID], all),
 		})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.ID, b.ID) })

@@ -3,6 +3,7 @@ package catalogue
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cli/catalogue/examples"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/validators"
 )
@@ -175,6 +177,53 @@ To switch disk-b off in the namespace shop:
 	}
 }
 
+// TestParts shows an example with its circumstances, in both forms.
+func TestParts(t *testing.T) {
+	e := sample()[2]
+	e.Example = &examples.Example{
+		Object: map[string]any{"kind": "A", "b": int64(1)}, Old: map[string]any{"kind": "A"}, KubeVirt: map[string]any{"c": "d"}, Objects: []map[string]any{{"kind": "E"}},
+		Remedy: []examples.Operation{{Op: "remove", Path: "/b"}, {Op: "add", Path: "/f", Value: json.RawMessage(`{"g":1}`)}},
+	}
+	var page, markdown bytes.Buffer
+	if err := errors.Join(WritePage(&page, &e), WriteRule(&markdown, &e, []string{"spec.b: no [virtward/disk-a]"}, "../../a.go")); err != nil {
+		t.Fatal(err)
+	}
+	const shown = `
+An object that violates the rule:
+
+  b: 1
+  kind: A
+
+Before the update:
+
+  kind: A
+
+With spec.configuration of the KubeVirt resource:
+
+  c: d
+
+With this object in the cluster:
+
+  kind: E
+
+The remedy, as a JSON patch:
+
+  [{"op":"remove","path":"/b"},
+   {"op":"add","path":"/f","value":{"g":1}}]
+
+To make findings of disk-a warnings`
+	if !strings.Contains(page.String(), shown) {
+		t.Errorf("got\n%s", page.String())
+	}
+	const want = "# disk-a\n\n<!-- Generated from the rule and its example: make generate writes it. -->\n\nDisks.\n\n" +
+		"| | |\n|---|---|\n| Severity | Deny |\n| Applies to | VM |\n| On | all hypervisors and architectures |\n| Source | [a.go](../../a.go) |\n\n" +
+		"## How to mend it\n\nDo.\n\nFor the example below, this is a JSON patch:\n\n```json\n[{\"op\":\"remove\",\"path\":\"/b\"},\n {\"op\":\"add\",\"path\":\"/f\",\"value\":{\"g\":1}}]\n```\n\n" +
+		"## Example\n\nAn object that violates the rule:\n\n```yaml\nb: 1\nkind: A\n```\n\nBefore the update:\n\n```yaml\nkind: A\n```\n"
+	if !strings.HasPrefix(markdown.String(), want) || !strings.Contains(markdown.String(), "\nThe message:\n\n```text\nspec.b: no [virtward/disk-a]\n```\n\n## How to set its severity\n\nTo make findings of disk-a warnings") {
+		t.Errorf("got\n%s", markdown.String())
+	}
+}
+
 func TestMarkdown(t *testing.T) {
 	var out bytes.Buffer
 	if err := WriteMarkdown(&out, sample()); err != nil {
@@ -194,37 +243,22 @@ func TestMarkdown(t *testing.T) {
 
 ## Disks
 
-### disk-b
-
-Disks are \<round>.
-**Warn**; VM update.
-
-*Remedy:* Roll.
-
-### disk-a
-
-Disks.
-**Deny**; VM.
-
-*Remedy:* Do.
+| Rule | Severity | Applies to | What it requires |
+|---|---|---|---|
+| [disk-b](rules/disk-b.md) | Warn | VM update | Disks are \<round> |
+| [disk-a](rules/disk-a.md) | Deny | VM | Disks |
 
 ## Architectures
 
-### arm64-a
-
-Nothing is \*b\*.
-**Deny**; VM, VMI; on arm64; security-relevant.
-
-*Remedy:* Use \<c>.
+| Rule | Severity | Applies to | What it requires |
+|---|---|---|---|
+| [arm64-a](rules/arm64-a.md) | Deny | VM, VMI; on arm64 | Nothing is \*b\* |
 
 ## Others
 
-### unheard-of
-
-News.
-**Deny**; VM; on mshv/amd64.
-
-*Remedy:* Wait.
+| Rule | Severity | Applies to | What it requires |
+|---|---|---|---|
+| [unheard-of](rules/unheard-of.md) | Deny | VM; on mshv/amd64 | News |
 `
 	if diff := cmp.Diff(want, page); diff != "" || !found {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -252,7 +286,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestEveryRuleIsDocumented holds of the rules that there are: each has its heading, a chapter that is not the
+// TestEveryRuleIsDocumented holds of the rules that there are: each has its row, a chapter that is not the
 // last resort, and names for all that it applies to.
 func TestEveryRuleIsDocumented(t *testing.T) {
 	entries, _ := builtIn(t)
@@ -262,8 +296,8 @@ func TestEveryRuleIsDocumented(t *testing.T) {
 	}
 	page := out.String()
 	for _, e := range entries {
-		if strings.Count(page, "\n### "+e.ID+"\n") != 1 {
-			t.Errorf("%s has no heading, or several", e.ID)
+		if strings.Count(page, "\n| ["+e.ID+"](rules/"+e.ID+".md) | ") != 1 {
+			t.Errorf("%s has no row, or several", e.ID)
 		}
 		if len(e.AppliesTo) == 0 || len(e.Platforms) == 0 || e.Title == "" || e.Remedy == "" || strings.HasSuffix(e.Title, ".") {
 			t.Errorf("%+v lacks something, or its title ends in a full stop", e)
@@ -298,7 +332,7 @@ func TestExamples(t *testing.T) {
 		e := &entries[i]
 		if !validators.Adjustable(e.ID) {
 			var page strings.Builder
-			if err := WritePage(&page, e); err != nil || strings.Contains(page.String(), "RuleSettings\n  metadata") || !strings.Contains(page.String(), "its severity is fixed") {
+			if err := WritePage(&page, e); err != nil || strings.Contains(page.String(), "in the namespace "+exampleNamespace) || !strings.Contains(page.String(), "its severity is fixed") {
 				t.Errorf("%s: %v, %s", e.ID, err, page.String())
 			}
 			continue

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
@@ -21,13 +21,14 @@ func WriteTable(w io.Writer, entries []Entry) error {
 		_, err := fmt.Fprintln(w, "No rule matches.")
 		return err
 	}
-	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "ID\tSEVERITY\tAPPLIES TO\tON\tTITLE")
-	for i := range entries {
-		e := &entries[i]
-		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\t%s\n", e.ID, e.Severity, e.scopes(), e.on, e.Title)
-	}
-	return columns.Flush()
+	return rulePrinter.Table(w, printers.Table, entries)
+}
+
+// rulePrinter prints rules.
+var rulePrinter = printers.Printer[Entry]{
+	Columns: []string{"ID", "SEVERITY", "APPLIES TO", "ON", "TITLE"},
+	Row:     func(e *Entry) []string { return []string{e.ID, string(e.Severity), e.scopes(), e.on, e.Title} },
+	Spacing: printers.Narrow,
 }
 
 // WriteJSON writes a list of entries, or one entry as an object if single is true.
@@ -40,20 +41,35 @@ func WriteJSON(w io.Writer, entries []Entry, single bool) error {
 
 // WritePage writes all about one rule.
 func WritePage(w io.Writer, e *Entry) error {
-	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(lines, "%s\n%s.\n\n", e.ID, e.Title)
-	fmt.Fprintf(lines, "Severity:\t%s\n", e.Severity)
-	fmt.Fprintf(lines, "Applies to:\t%s\n", e.scopes())
-	fmt.Fprintf(lines, "On:\t%s\n", e.platforms())
-	fmt.Fprintf(lines, "Remedy:\t%s\n", e.Remedy)
+	lines := [][]string{
+		{e.ID},
+		{e.Title + "."},
+		{""},
+		{"Severity:", string(e.Severity)},
+		{"Applies to:", e.scopes()},
+		{"On:", e.platforms()},
+		{"Remedy:", e.Remedy},
+	}
 	if e.AtStart {
-		fmt.Fprintf(lines, "KubeVirt:\t%s\n", "validates it only when the VM starts; the VM never runs")
+		lines = append(lines, []string{"KubeVirt:", "validates it only when the VM starts; the VM never runs"})
 	}
 	if e.SecurityRelevant {
-		fmt.Fprintf(lines, "Security:\t%s\n", e.security())
+		lines = append(lines, []string{"Security:", e.security()})
 	}
-	if err := lines.Flush(); err != nil || !validators.Adjustable(e.ID) {
+	if err := printers.Rows(w, printers.Narrow, lines); err != nil {
 		return err
+	}
+	parts, err := e.parts()
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if _, err := fmt.Fprintf(w, "\n%s:\n\n%s", part.title, indented(part.text)); err != nil {
+			return err
+		}
+	}
+	if !validators.Adjustable(e.ID) {
+		return nil
 	}
 	example, err := e.example()
 	if err != nil {
@@ -61,6 +77,33 @@ func WritePage(w io.Writer, e *Entry) error {
 	}
 	_, err = fmt.Fprintf(w, "\nTo %s in the namespace %s:\n\n%s", e.effect(), exampleNamespace, indented(example))
 	return err
+}
+
+// part is a part of the example.
+type part struct{ title, text, language string }
+
+// parts returns the example and its remedy; none if the rule has no example.
+func (e *Entry) parts() ([]part, error) {
+	if e.Example == nil {
+		return nil, nil
+	}
+	manifest, err := e.Example.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	around, err := e.Example.Circumstances()
+	if err != nil {
+		return nil, err
+	}
+	patch, err := e.Example.Patch()
+	if err != nil {
+		return nil, err
+	}
+	parts := []part{{"An object that violates the rule", manifest, "yaml"}}
+	for _, c := range around {
+		parts = append(parts, part{c.Title, c.Manifest, "yaml"})
+	}
+	return append(parts, part{"The remedy, as a JSON patch", patch, "json"}), nil
 }
 
 // platforms describes the platforms in words.

@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"os"
 	"path/filepath"
@@ -38,9 +39,15 @@ func Call(t testing.TB, stdin string, args ...string) Result {
 // CallAs runs the program by a path of its own.
 func CallAs(t testing.TB, path, stdin string, args ...string) Result {
 	t.Helper()
+	return Start(t, cli.Run, path, stdin, args...)
+}
+
+// Start runs another program by its path. The function gets the version, the arguments and the streams.
+func Start(t testing.TB, run func(context.Context, string, []string, genericiooptions.IOStreams) int, path, stdin string, args ...string) Result {
+	t.Helper()
 	var out, errOut bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut}
-	code := cli.Run(t.Context(), "development", append([]string{path}, args...), streams)
+	code := run(t.Context(), "development", append([]string{path}, args...), streams)
 	return Result{Code: code, Out: out.String(), ErrOut: errOut.String()}
 }
 

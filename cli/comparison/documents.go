@@ -8,28 +8,22 @@ import (
 	"strings"
 
 	"github.com/jstemmer/go-junit-report/v2/junit"
-	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/cli/annotations"
 	"github.com/virtward/virtward/cli/explanation"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/cli/sarif"
-	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
 
 // WriteJSON writes the report as one object.
 func (r *Report) WriteJSON(w io.Writer) error {
-	return texts.WriteJSON(w, r)
+	return printers.Document(w, printers.JSON, r)
 }
 
 // WriteYAML writes the same as YAML.
 func (r *Report) WriteYAML(w io.Writer) error {
-	data, err := yaml.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encoding the report: %w", err)
-	}
-	_, err = w.Write(data)
-	return err
+	return printers.Document(w, printers.YAML, r)
 }
 
 // WriteSARIF writes the violations as a SARIF log. Its baseline is the present state.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/virtward/virtward/cli/explanation"
+	"github.com/virtward/virtward/cli/printers"
 )
 
 // heading returns lines about the assumptions, the counts, the warnings and the notes.
@@ -117,12 +117,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 		if len(table) == 0 {
 			continue
 		}
-		columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(columns)
-		for _, row := range table {
-			fmt.Fprintln(columns, strings.Join(row, "\t"))
-		}
-		if err := columns.Flush(); err != nil {
+		if err := printers.Rows(w, printers.Narrow, slices.Concat([][]string{{""}}, table)); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -27,17 +28,20 @@ type command struct {
 
 // outputs are the values of --output.
 func outputs() []string {
-	return []string{options.OutputYAML, options.OutputTable, options.OutputJSON, options.OutputJUnit, options.OutputSARIF, options.OutputGitHub}
+	return []string{printers.YAML, printers.Table, printers.JSON, printers.JUnit, printers.SARIF, printers.GitHub, podOutput}
 }
+
+// podOutput is the output with the pod that KubeVirt makes of each virtual machine.
+const podOutput = "pod"
 
 // forPeople reports whether an output has all notes and warnings.
 func forPeople(output string) bool {
-	return output == options.OutputYAML || output == options.OutputTable
+	return output == printers.YAML || output == printers.Table || output == podOutput
 }
 
 // NewCommand returns the command.
 func NewCommand(program options.Program) *cobra.Command {
-	c := &command{program: program, sources: options.NewSources(), output: options.OutputYAML}
+	c := &command{program: program, sources: options.NewSources(), output: printers.YAML}
 	cmd := &cobra.Command{
 		Use:   "explain (TYPE/NAME ... | TYPE -l SELECTOR | -f FILE ... | -k DIR)",
 		Short: "Show how virtual machines will run, the source of each field, and what is wrong",
@@ -65,7 +69,8 @@ depends on a required parameter without a value is not validated. Policies for V
 and those for VirtualMachineTemplates to the template.
 
 The outputs yaml, table and json show findings, warnings and notes with each virtual machine. The outputs junit, sarif and
-github are for CI systems and have only the findings; warnings and notes are on standard error.
+github are for CI systems and have only the findings; warnings and notes are on standard error. The output pod shows the pod that
+KubeVirt makes of the virtual machine: its requests, the memory that KubeVirt adds, and what it demands of a node.
 
 With --strict, the exit code is 1 if an object that a virtual machine refers to is unknown. Without a cluster, that is an object
 which is not in the files.
@@ -80,6 +85,9 @@ not change it.`,
 
   # Use the configuration and the instancetypes of a cluster, from files
   PROGRAM explain -f vm.yaml --kubevirt kubevirt.yaml --instancetype u1.yaml --preference fedora.yaml -o table
+
+  # Show what the pod requests, and which nodes it demands
+  PROGRAM explain -f vm.yaml -o pod
 
   # Show how this cluster will run a file before you apply it
   PROGRAM explain -f vm.yaml --from-cluster
@@ -155,7 +163,7 @@ func (c *command) run(ctx context.Context, args []string) error {
 		return err
 	}
 	format := c.format()
-	done, err := explainAll(ctx, in, format, options.NewProgress(c.program.Streams.ErrOut))
+	done, err := explainAll(ctx, in, format, c.output == podOutput, options.NewProgress(c.program.Streams.ErrOut))
 	if err != nil {
 		return err
 	}
@@ -177,7 +185,7 @@ func (c *command) run(ctx context.Context, args []string) error {
 
 // format returns the format of an output with one text for each virtual machine; nil for other outputs.
 func (c *command) format() *explanation.Format {
-	formats := map[string]func() explanation.Format{options.OutputYAML: explanation.YAML, options.OutputTable: explanation.Tables, options.OutputJSON: explanation.JSON}
+	formats := map[string]func() explanation.Format{printers.YAML: explanation.YAML, printers.Table: explanation.Tables, printers.JSON: explanation.JSON, podOutput: explanation.Pods}
 	if of := formats[c.output]; of != nil {
 		format := of()
 		return &format
@@ -189,11 +197,11 @@ func (c *command) write(in *inputs, done *results, format *explanation.Format) e
 	out := bufio.NewWriter(c.program.Streams.Out)
 	var err error
 	switch c.output {
-	case options.OutputJUnit:
+	case printers.JUnit:
 		err = explanation.WriteJUnit(out, done.explanations, done.unreadable)
-	case options.OutputSARIF:
+	case printers.SARIF:
 		err = explanation.WriteSARIF(out, done.explanations, done.unreadable, in.evaluator.Rules(), c.program.Version)
-	case options.OutputGitHub:
+	case printers.GitHub:
 		err = explanation.WriteGitHub(out, done.explanations, done.unreadable)
 	default:
 		err = format.Write(out, done.texts)

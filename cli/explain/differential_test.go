@@ -214,7 +214,7 @@ type recordedCase struct {
 // recorded returns some of the recorded answers.
 func recorded(t testing.TB, which func(*recordedCase) bool) (cases []recordedCase) {
 	t.Helper()
-	file, err := os.Open(filepath.Join("..", "..", "test", "conformance", "testdata", "admission.jsonl"))
+	file, err := os.Open(filepath.Join("..", "..", "conformance", "testdata", "admission.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,15 +241,19 @@ func recordedCreates(t testing.TB) (objects [][]byte) {
 	return objects
 }
 
-// TestExplainAndTheWebhooksAgree replays every recorded create.
+// TestExplainAndTheWebhooksAgree replays every recorded create; in short runs, one of ten.
 func TestExplainAndTheWebhooksAgree(t *testing.T) {
+	every, enough := 1, 1000
+	if testing.Short() {
+		every, enough = 10, 100
+	}
 	d, compared := newHooks(t), 0
-	for _, object := range recordedCreates(t) {
-		if d.compare(t, object) {
+	for i, object := range recordedCreates(t) {
+		if i%every == 0 && d.compare(t, object) {
 			compared++
 		}
 	}
-	if compared < 1000 {
+	if compared < enough {
 		t.Errorf("only %d objects were compared", compared)
 	}
 }
@@ -292,8 +296,12 @@ spec:
   - {expression: "vm.spec.networks[1].name != ''", message: a second network, fieldPath: spec.networks}
 `
 
-// TestExplainAndTheWebhooksAgreeOnPolicies replays some of the recorded creates.
+// TestExplainAndTheWebhooksAgreeOnPolicies replays some of the recorded creates, and fewer in short runs.
 func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
+	every, enough := 10, 100
+	if testing.Short() {
+		every, enough = 30, 30
+	}
 	file := filepath.Join(t.TempDir(), "policies.yaml")
 	if err := os.WriteFile(file, []byte(denying), 0o600); err != nil {
 		t.Fatal(err)
@@ -320,7 +328,7 @@ func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
 	}
 	d, compared, found := newHooks(t, active...), 0, map[string]int{}
 	for i, object := range recordedCreates(t) {
-		if i%10 != 0 || !d.compare(t, object, file) {
+		if i%every != 0 || !d.compare(t, object, file) {
 			continue
 		}
 		compared++
@@ -331,15 +339,19 @@ func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
 			}
 		}
 	}
-	if compared < 100 || len(found) != len(active) {
+	if compared < enough || len(found) != len(active) {
 		t.Errorf("only %d objects were compared, with findings of %v", compared, found)
 	}
 }
 
 // FuzzExplainAndTheWebhooksAgree: for any object, explain and the webhooks have the same result.
 func FuzzExplainAndTheWebhooksAgree(f *testing.F) {
+	every := 25
+	if testing.Short() {
+		every = 250
+	}
 	for i, object := range recordedCreates(f) {
-		if i%25 == 0 {
+		if i%every == 0 {
 			f.Add(object)
 		}
 	}

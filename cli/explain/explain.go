@@ -7,8 +7,8 @@ import (
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/limits/parallel"
 	"github.com/virtward/virtward/manifests"
-	"github.com/virtward/virtward/parallel"
 )
 
 // inputs is all that explain evaluates.
@@ -32,15 +32,15 @@ type results struct {
 }
 
 // explainAll evaluates the subjects in parallel, and writes each in the format. It frees the memory of each subject
-// then. A subject that cannot be evaluated leaves the others.
-func explainAll(ctx context.Context, in *inputs, format *explanation.Format, progress *options.Progress) (*results, error) {
+// then. A subject that cannot be evaluated leaves the others. With pods, it also renders the pods.
+func explainAll(ctx context.Context, in *inputs, format *explanation.Format, pods bool, progress *options.Progress) (*results, error) {
 	count := len(in.subjects)
 	all, texts, failed := make([]*explanation.Explanation, count), make([][]byte, count), make([]error, count)
 	only := count+len(in.unreadable) == 1
 	one := func(i int, first bool) error {
 		s := in.subjects[i]
 		defer progress.Step("explained", count)
-		all[i], failed[i] = explain(ctx, in.evaluator, s)
+		all[i], failed[i] = explain(ctx, in.evaluator, s, pods)
 		if failed[i] == nil && format != nil {
 			texts[i], failed[i] = format.Text(all[i], first, only)
 		}
@@ -92,14 +92,18 @@ func (r *results) add(format *explanation.Format, only bool) error {
 	return nil
 }
 
-func explain(ctx context.Context, w *offline.Evaluator, s manifests.Document) (*explanation.Explanation, error) {
+func explain(ctx context.Context, w *offline.Evaluator, s manifests.Document, pods bool) (*explanation.Explanation, error) {
 	result, err := w.EvaluateMade(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	e, err := explanation.New(s, w.Facts(), result)
-	if err == nil {
-		e.Unknown = w.Unknown(ctx, result)
+	if err != nil {
+		return nil, err
 	}
-	return e, err
+	e.Unknown = w.Unknown(ctx, result)
+	if pods && result.Verdict != nil {
+		e.AddPod(w.Launcher(result.Verdict))
+	}
+	return e, nil
 }

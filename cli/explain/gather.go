@@ -25,24 +25,23 @@ func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &inputs{subjects: files.Subjects, notes: files.Notes, warnings: files.Warnings}
+	in := &inputs{warnings: files.Warnings}
+	var named []manifests.Document
 	var cluster *offline.Cluster
 	if c.sources.FromCluster || len(args) > 0 {
 		if cluster, err = options.Connect(c.sources.Config); err != nil {
 			return nil, err
 		}
-		named, err := c.readTargets(ctx, cluster, args)
-		if err != nil {
+		if named, err = c.readTargets(ctx, cluster, args); err != nil {
 			return nil, err
 		}
-		in.subjects = append(in.subjects, named...)
 	}
-	if len(in.subjects)+len(files.Beside)+len(files.Unreadable) == 0 {
+	if len(files.Subjects)+len(named)+len(files.Beside)+len(files.Unreadable) == 0 {
 		note, err := c.sources.NoObjects("explain")
 		if err != nil {
 			return nil, err
 		}
-		in.notes = append(in.notes, note)
+		files.Notes = append(files.Notes, note)
 	}
 	facts, err := c.sources.ReadFacts(ctx, files, cluster, stdin)
 	if err != nil {
@@ -54,6 +53,7 @@ func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 	if in.evaluator, err = c.sources.NewEvaluator(ctx, files, cluster, facts); err != nil {
 		return nil, err
 	}
+	in.subjects, in.notes = slices.Concat(files.Subjects, named), files.Notes
 	if in.evaluator.Values = values; len(values) > 0 && !slices.ContainsFunc(in.subjects, isTemplate) {
 		return nil, options.Usagef("-p gives values to a VirtualMachineTemplate, and there is none")
 	}

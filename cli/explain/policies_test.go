@@ -59,7 +59,7 @@ func TestUnreadablePolicy(t *testing.T) {
 		t.Errorf("code %d, errors %q, want %q", got.Code, got.ErrOut, want)
 	}
 	got = clitest.Call(t, clitest.VM+strings.Replace(clitest.MemoryPolicy("Deny", ""), "v1alpha1", "v1", 1), "explain", "-f", "-")
-	if want := "apiVersion: policy.virtward.io/v1 is not a version that Virtward serves VirtualMachinePolicy in: use policy.virtward.io/v1alpha1"; got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, want) {
+	if want := `apiVersion: no matches for kind "VirtualMachinePolicy" in version "policy.virtward.io/v1": use policy.virtward.io/v1alpha1`; got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, want) {
 		t.Errorf("code %d, errors %q, want %q", got.Code, got.ErrOut, want)
 	}
 }

@@ -50,7 +50,7 @@ func TestDefaultsThatCannotBeUsed(t *testing.T) {
 		t.Errorf("code %d, want %q in\n%s", got.Code, want, got.Out)
 	}
 	older := clitest.Call(t, clitest.VM+strings.Replace(clitest.SiteDefaults("s", ""), "v1alpha1", "v1", 1), "explain", "-f", "-")
-	if want := "apiVersion: policy.virtward.io/v1 is not a version that Virtward serves VirtualMachineDefaults in: use policy.virtward.io/v1alpha1"; older.Code != clitest.ExitFailed || !strings.Contains(older.ErrOut, want) {
+	if want := `apiVersion: no matches for kind "VirtualMachineDefaults" in version "policy.virtward.io/v1": use policy.virtward.io/v1alpha1`; older.Code != clitest.ExitFailed || !strings.Contains(older.ErrOut, want) {
 		t.Errorf("code %d, errors %q", older.Code, older.ErrOut)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/evaluator/offline"
@@ -142,11 +144,8 @@ func looksLikeFile(word string) bool {
 	return word == "-" || strings.HasPrefix(word, "/") || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../")
 }
 
-// typeNames are the short names of KubeVirt's resources.
+// typeNames are the short names of KubeVirt's other resources.
 var typeNames = map[string]string{
-	"vm": "virtualmachines", "vms": "virtualmachines", "vmi": "virtualmachineinstances", "vmis": "virtualmachineinstances",
-	"vmt": "virtualmachinetemplates", "vmts": "virtualmachinetemplates",
-	"vmirs": "virtualmachineinstancereplicasets", "vmirss": "virtualmachineinstancereplicasets", "vmpool": "virtualmachinepools", "vmpools": "virtualmachinepools",
 	"vmf": "virtualmachineinstancetypes", "vmcf": "virtualmachineclusterinstancetypes", "vmp": "virtualmachinepreferences", "vmcp": "virtualmachineclusterpreferences",
 }
 
@@ -155,13 +154,20 @@ func resourceOf(name string) (schema.GroupVersionResource, error) {
 	if at := strings.IndexByte(wanted, '.'); at >= 0 && strings.HasSuffix(wanted, "kubevirt.io") {
 		wanted = wanted[:at]
 	}
+	var short []string
+	for _, m := range apikinds.Machines() {
+		short = append(short, m.ShortNames[0])
+		if slices.Contains(m.ShortNames, wanted) {
+			return m.GroupVersionResource(), nil
+		}
+	}
 	wanted = cmp.Or(typeNames[wanted], wanted)
 	for _, info := range evaluator.Kinds() {
 		if wanted == info.Resource.Resource || wanted == strings.ToLower(info.Kind) {
 			return info.Resource, nil
 		}
 	}
-	return schema.GroupVersionResource{}, fmt.Errorf("unknown type %q: the known ones are vm, vmi, vmirs, vmpool, vmt, and instancetypes and preferences by their full names", name)
+	return schema.GroupVersionResource{}, fmt.Errorf("unknown type %q: the known ones are %s, and instancetypes and preferences by their full names", name, strings.Join(short, ", "))
 }
 
 // objectsIn returns a client for a resource, in the namespace of the command line if the resource is namespaced.

@@ -12,6 +12,7 @@ import (
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/fieldpath"
+	"github.com/virtward/virtward/launcher"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
@@ -54,6 +55,9 @@ type Explanation struct {
 
 	factsWarnings int
 	written       manifests.Document
+	// pod is the pod that KubeVirt makes, or podError is why it cannot.
+	pod      *launcher.Result
+	podError error
 }
 
 // Object names a Kubernetes object.
@@ -137,7 +141,7 @@ func prefixOf(verdict *effective.Verdict) string {
 
 // Forget frees the memory of the written and the effective object. Findings do not need them.
 func (e *Explanation) Forget() {
-	e.Effective, e.Changes = nil, nil
+	e.Effective, e.Changes, e.pod = nil, nil, nil
 	e.written = manifests.Document{Source: e.written.Source, File: e.written.File, Index: e.written.Index}
 }
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -57,12 +57,14 @@ func fieldTable(w io.Writer, rows []row) error {
 		_, err := fmt.Fprintln(w, "No field was filled.")
 		return err
 	}
-	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "FIELD\tVALUE\tLAYER")
-	for _, r := range rows {
-		fmt.Fprintf(columns, "%s\t%s\t%s\n", Printable(r.path), cell(r.value), Printable(r.layer))
-	}
-	return columns.Flush()
+	return fieldPrinter.Table(w, printers.Table, rows)
+}
+
+// fieldPrinter prints the fields that layers filled.
+var fieldPrinter = printers.Printer[row]{
+	Columns: []string{"FIELD", "VALUE", "LAYER"},
+	Row:     func(r *row) []string { return []string{Printable(r.path), cell(r.value), Printable(r.layer)} },
+	Spacing: printers.Narrow,
 }
 
 // findingTable writes a row for each finding, with the remedy below the message. The fields have the given names.
@@ -70,20 +72,19 @@ func (e *Explanation) findingTable(w io.Writer, fields []string) error {
 	if len(fields) == 0 {
 		return nil
 	}
-	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "\nFIELD\tRULE\tSEVERITY\tMESSAGE")
+	rows := [][]string{{""}, {"FIELD", "RULE", "SEVERITY", "MESSAGE"}}
 	for i := range fields {
 		f := e.Findings[i]
 		severity := string(f.Severity)
 		if f.Exempted != nil {
 			severity = "Exempted"
 		}
-		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", Printable(fields[i]), f.Rule, severity, f.Short())
+		rows = append(rows, []string{Printable(fields[i]), f.Rule, severity, f.Short()})
 		if f.Remedy != "" {
-			fmt.Fprintf(columns, "\t\t\t%s\n", Printable(f.Remedy))
+			rows = append(rows, []string{"", "", "", Printable(f.Remedy)})
 		}
 	}
-	return columns.Flush()
+	return printers.Rows(w, printers.Narrow, rows)
 }
 
 // shorten makes paths in the spec of a template relative to it, and returns a line that explains it. If there are none,

@@ -23,6 +23,13 @@ func Tables() Format {
 	return Format{between: "\n", Text: func(e *Explanation, first, _ bool) ([]byte, error) { return e.table(first) }, Unreadable: func(u Unreadable, _ bool) ([]byte, error) { return u.table(), nil }}
 }
 
+// Pods writes tables of the pods, with an empty line between them.
+func Pods() Format {
+	format := Tables()
+	format.Text = func(e *Explanation, first, _ bool) ([]byte, error) { return e.podTables(first) }
+	return format
+}
+
 // JSON writes one explanation as an object, and several as a list.
 func JSON() Format {
 	return Format{

@@ -13,7 +13,7 @@ import (
 // maxReason is the length of --reason in bytes. Every object has it in an annotation, and a table shows it.
 const maxReason = 1024
 
-// command has the flags of disable, enable and status.
+// command has the flags of disable and enable.
 type command struct {
 	program options.Program
 	reason  string
@@ -37,12 +37,15 @@ func NewDisableCommand(program options.Program) *cobra.Command {
 
 disable does not need a running Virtward. It adds a match condition that is never true, virtward.io/disabled, to all
 webhooks of Virtward, to its guards, and to the ValidatingAdmissionPolicies that it exports. An annotation of the same name
-has the user, the time and the reason. It changes nothing else. enable removes both; an upgrade with Helm keeps them.
+has the user, the time and the reason. enable removes both; an upgrade with Helm keeps them.
+
+If the API of VM templates does not answer, disable also removes its APIServices: otherwise Kubernetes would finish the deletion of no
+namespace. enable creates them again. Templates stay. It changes nothing else.
 
 The guards of VirtualMachineRollouts stay active, so no rollout can be created or continued meanwhile: a rollout acts for the
 user that these guards verify. The guards of GoldenImageCatalogs, of VirtualImages and of VM templates stay active too, so approved-only
 namespaces stay closed. KubeVirt's own webhooks stay active, and running virtual machines do not change. disable requires permission to list, get and update
-mutatingwebhookconfigurations, validatingwebhookconfigurations and validatingadmissionpolicies.
+mutatingwebhookconfigurations, validatingwebhookconfigurations and validatingadmissionpolicies, and to list and delete apiservices.
 
 The exit code is 1 if an object could not be changed.`,
 		Example: program.Examples(`  # Let users create virtual machines while Virtward does not answer
@@ -80,7 +83,7 @@ func NewEnableCommand(program options.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "enable",
 		Short: "Switch Virtward on again",
-		Long: `Switch Virtward on again: remove what disable added.
+		Long: `Switch Virtward on again: remove what disable added, and create the APIServices again that it removed.
 
 The API server denies requests again while no replica of Virtward answers. enable warns if no replica is ready. Objects that
 users wrote in the meantime were not validated. Check RuleSettings and policies: their guards were off too.
@@ -98,32 +101,6 @@ The exit code is 1 if an object could not be changed.`,
 	}
 	options.AddClusterFlags(cmd, c.config, "", "")
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Send the changes to the API server as a dry run")
-	return cmd
-}
-
-// NewStatusCommand returns the command status.
-func NewStatusCommand(program options.Program) *cobra.Command {
-	c := newCommand(program)
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show whether Virtward is switched on in the cluster",
-		Long: `Show whether Virtward is switched on in the cluster.
-
-status lists the webhook configurations, the guards, and the exported ValidatingAdmissionPolicies. For those that are
-switched off, it shows the reason. The column CA shows whether the API server can verify Virtward's certificate.
-
-The exit code is 0 whether Virtward is on or off.`,
-		Example: program.Examples(`  PROGRAM status`),
-		Args:    options.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := c.connect()
-			if err != nil {
-				return err
-			}
-			return b.Status(cmd.Context())
-		},
-	}
-	options.AddClusterFlags(cmd, c.config, "", "")
 	return cmd
 }
 

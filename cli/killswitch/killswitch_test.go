@@ -15,12 +15,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/dynamic/fake"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -89,9 +87,21 @@ type bench struct {
 	out, errOut bytes.Buffer
 }
 
+// kinds are those of Kubernetes, and APIService.
+func kinds(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	all := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(all); err != nil {
+		t.Fatal(err)
+	}
+	all.AddKnownTypeWithName(APIServices.GroupVersion().WithKind("APIService"), &unstructured.Unstructured{})
+	all.AddKnownTypeWithName(APIServices.GroupVersion().WithKind("APIServiceList"), &unstructured.UnstructuredList{})
+	return all
+}
+
 func newBench(t *testing.T, objects ...runtime.Object) *bench {
 	t.Helper()
-	b := &bench{fake: fake.NewSimpleDynamicClient(clientgoscheme.Scheme, objects...)}
+	b := &bench{fake: fake.NewSimpleDynamicClient(kinds(t), objects...)}
 	b.fake.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		review := &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{
 			UserInfo: authenticationv1.UserInfo{Username: "jane"},
@@ -118,19 +128,19 @@ func (b *bench) printed() string {
 func (b *bench) snapshot(t *testing.T) map[string]any {
 	t.Helper()
 	all := map[string]any{}
-	for _, kind := range admissionKinds() {
-		list, err := b.Client.Resource(kind.resource).List(t.Context(), metav1.ListOptions{})
+	for _, kind := range Kinds() {
+		list, err := b.Client.Resource(kind.Resource).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range list.Items {
-			all[kind.kind+" "+list.Items[i].GetName()] = list.Items[i].Object
+			all[kind.Name+" "+list.Items[i].GetName()] = list.Items[i].Object
 		}
 	}
 	return all
 }
 
-// Off, off again, status, on, on again; and what is left is what was there before.
+// Off, off again, on, on again; and what is left is what was there before.
 func TestDisableAndEnable(t *testing.T) {
 	b := newBench(t, installation()...)
 	before := b.snapshot(t)
@@ -138,10 +148,8 @@ func TestDisableAndEnable(t *testing.T) {
 		name string
 		do   func() error
 	}{
-		{"status", func() error { return b.Status(t.Context()) }},
 		{"disable", func() error { return b.Disable(t.Context(), "no replica starts") }},
 		{"disable-again", func() error { return b.Disable(t.Context(), "another reason") }},
-		{"disabled-status", func() error { return b.Status(t.Context()) }},
 		{"enable", func() error { return b.Enable(t.Context()) }},
 		{"enable-again", func() error { return b.Enable(t.Context()) }},
 	}
@@ -177,7 +185,7 @@ func (b *bench) isOff(t *testing.T) {
 	got := map[string][][]any{}
 	for name, fields := range b.snapshot(t) {
 		object := &unstructured.Unstructured{Object: fields.(map[string]any)}
-		for _, holder := range conditioned(object) {
+		for _, holder := range Conditioned(object) {
 			got[name] = append(got[name], conditionsOf(holder))
 		}
 		note, noted := object.GetAnnotations()["virtward.io/disabled"]
@@ -328,7 +336,7 @@ func TestSwitchEndsInTheMiddle(t *testing.T) {
 				t.Fatalf("%s, %d writes: it does not end in the middle", way, after)
 			}
 			off := func(name string) bool {
-				off, all := disabled(&unstructured.Unstructured{Object: b.snapshot(t)[name].(map[string]any)})
+				off, all := Disabled(&unstructured.Unstructured{Object: b.snapshot(t)[name].(map[string]any)})
 				return off == all
 			}
 			if off("MutatingWebhookConfiguration mutate.virtward.io") && !off("ValidatingWebhookConfiguration validate.virtward.io") {
@@ -371,7 +379,6 @@ func TestDisableNothing(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"disable": func() error { return b.Disable(t.Context(), "a test") },
 		"enable":  func() error { return b.Enable(t.Context()) },
-		"status":  func() error { return b.Status(t.Context()) },
 	} {
 		if err := do(); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", name, err)
@@ -385,7 +392,7 @@ func TestDisabledInPart(t *testing.T) {
 	if err := b.Disable(t.Context(), "before"); err != nil {
 		t.Fatal(err)
 	}
-	resource := admissionKinds()[1].resource
+	resource := Kinds()[1].Resource
 	object, err := b.Client.Resource(resource).Get(t.Context(), "validate.virtward.io", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -394,12 +401,8 @@ func TestDisabledInPart(t *testing.T) {
 	if _, err := b.Client.Resource(resource).Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.printed()
-	if err := b.Status(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := b.printed(); !strings.Contains(got, "off in part (2 of 3)  missing  before, by jane at ") {
-		t.Errorf("the status is\n%s", got)
+	if off, all := Disabled(object); off != 2 || all != 3 || Why(object) != "before, by jane at 2026-03-01T12:00:00Z" {
+		t.Errorf("%d of %d are off: %s", off, all, Why(object))
 	}
 	if err := b.Disable(t.Context(), "after"); err != nil {
 		t.Fatal(err)
@@ -408,10 +411,10 @@ func TestDisabledInPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if off, all := disabled(object); off != 3 || all != 3 {
+	if off, all := Disabled(object); off != 3 || all != 3 {
 		t.Errorf("%d of %d are off", off, all)
 	}
-	if why := whyOf(object); why != "after, by jane at 2026-03-01T12:00:00Z" {
+	if why := Why(object); why != "after, by jane at 2026-03-01T12:00:00Z" {
 		t.Errorf("why: %s", why)
 	}
 }
@@ -440,8 +443,11 @@ func TestEnableWarns(t *testing.T) {
 		{"no endpoints", func(_ *corev1.Service, s *discoveryv1.EndpointSlice) { s.Endpoints = nil }, warning},
 		{"no word about ready", func(_ *corev1.Service, s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = nil }, ""},
 		{"a name elsewhere", func(s *corev1.Service, e *discoveryv1.EndpointSlice) {
-			s.Spec.Type, e.Endpoints = corev1.ServiceTypeExternalName, nil
+			s.Spec.Type, e.Labels = corev1.ServiceTypeExternalName, nil
 		}, ""},
+		{"a name elsewhere with endpoints", func(s *corev1.Service, e *discoveryv1.EndpointSlice) {
+			s.Spec.Type, e.Endpoints[0].Conditions.Ready = corev1.ServiceTypeExternalName, new(false)
+		}, warning},
 		{"no Service", func(s *corev1.Service, _ *discoveryv1.EndpointSlice) { s.Name = "another" }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -458,69 +464,7 @@ func TestEnableWarns(t *testing.T) {
 	}
 }
 
-// status says when all pods can reach the port of the webhook.
-func TestStatusTellsOfAnOpenPort(t *testing.T) {
-	const absent = "note: there is no NetworkPolicy virtward-system/virtward-webhook: all pods can reach the port of the webhook\n"
-	const open = "note: NetworkPolicy virtward-system/virtward-webhook lets all pods reach the port of the webhook: set networkPolicy.apiServerCIDRs of the chart\n"
-	port := func(name string) []networkingv1.NetworkPolicyPort {
-		return []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString(name))}}
-	}
-	servers := []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/24"}}}
-	for name, c := range map[string]struct {
-		rules []networkingv1.NetworkPolicyIngressRule
-		want  string
-	}{
-		"no policy":             {nil, absent},
-		"open to all":           {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook")}}, open},
-		"every port is open":    {[]networkingv1.NetworkPolicyIngressRule{{}}, open},
-		"open to API servers":   {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook"), From: servers}, {Ports: port("metrics")}}, ""},
-		"open to no pod":        {[]networkingv1.NetworkPolicyIngressRule{}, ""},
-		"open by its number":    {[]networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromInt32(9443))}}}}, open},
-		"open by a second rule": {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook"), From: servers}, {Ports: port("webhook")}}, open},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var extra []runtime.Object
-			if c.rules != nil {
-				extra = append(extra, &networkingv1.NetworkPolicy{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "virtward-system", Name: "virtward-webhook"}, Spec: networkingv1.NetworkPolicySpec{Ingress: c.rules},
-				})
-			}
-			b := newBench(t, installation(extra...)...)
-			if err := b.Status(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			_, notes, _ := strings.Cut(b.out.String(), "note: ")
-			if notes != "" {
-				notes = "note: " + notes
-			}
-			if notes != c.want {
-				t.Errorf("notes %q, want %q", notes, c.want)
-			}
-		})
-	}
-}
-
-// Objects that are not what they should be are passed over, and nothing panics.
-// The status says which component serves VM templates, if that is not Virtward, and what a switch would delete.
-func TestStatusShowsWhoManagesTemplates(t *testing.T) {
-	for manager, foreign := range map[string]bool{"virt-operator": true, "Helm": false} {
-		definition := &unstructured.Unstructured{}
-		definition.SetAPIVersion("apiextensions.k8s.io/v1")
-		definition.SetKind("CustomResourceDefinition")
-		definition.SetName("virtualmachinetemplates.template.kubevirt.io")
-		definition.SetLabels(map[string]string{"app.kubernetes.io/managed-by": manager})
-		b := newBench(t, installation(definition)...)
-		if err := b.Status(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		const note = "note: Virtward does not serve VM templates, because virt-operator manages CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io. " +
-			"Before you set configuration.virtTemplateDeployment.enabled: false in the KubeVirt resource, transfer the definitions"
-		if got := b.printed(); strings.Contains(got, note) != foreign {
-			t.Errorf("managed by %s:\n%s", manager, got)
-		}
-	}
-}
-
+// Objects that are not what they should be are skipped, and nothing panics.
 func TestSwitchOddObjects(t *testing.T) {
 	for _, text := range []string{
 		`{}`, `{"webhooks":null}`, `{"webhooks":"none"}`, `{"webhooks":[1,null,"a"]}`, `{"spec":3}`,
@@ -531,16 +475,14 @@ func TestSwitchOddObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		turnOff(object, "note")
-		if off, all := disabled(object); off != all {
+		if off, all := Disabled(object); off != all {
 			t.Errorf("%s: %d of %d are off", text, off, all)
 		}
 		turnOn(object)
-		if off, _ := disabled(object); off != 0 {
+		if off, _ := Disabled(object); off != 0 {
 			t.Errorf("%s: %d are still off", text, off)
 		}
-		stateOf(object, nil)
-		authorityOf(object)
-		whyOf(object)
+		Why(object)
 	}
 }
 

@@ -1,6 +1,7 @@
 package killswitch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,8 +27,8 @@ import (
 const (
 	// never is the match condition admissionpolicies.Disabled, in CEL.
 	never = "false"
-	// partOfVirtward selects the objects of the chart.
-	partOfVirtward = "app.kubernetes.io/part-of=virtward"
+	// PartOf is the label selector of the objects of the chart.
+	PartOf = "app.kubernetes.io/part-of=virtward"
 	// madeByVirtward selects the exported admission policies.
 	madeByVirtward = export.ManagedBy + "=" + export.Manager
 	// switchManager is the field manager of the changes.
@@ -50,16 +51,18 @@ type Switch struct {
 // report writes an error on a line.
 func (s *Switch) report(err error) { fmt.Fprintln(s.ErrOut, "error: "+texts.OneLine(err.Error())) }
 
-// admissionKind is a kind of admission configuration with match conditions.
-type admissionKind struct {
-	kind     string
-	resource schema.GroupVersionResource
-	webhook  bool
+// Kind is a kind of admission configuration with match conditions.
+type Kind struct {
+	Name     string
+	Resource schema.GroupVersionResource
+	// Webhook reports whether it is a webhook configuration.
+	Webhook bool
 }
 
-func admissionKinds() []admissionKind {
+// Kinds returns all kinds that the switch changes.
+func Kinds() []Kind {
 	resource := admissionv1.SchemeGroupVersion.WithResource
-	return []admissionKind{
+	return []Kind{
 		{"MutatingWebhookConfiguration", resource("mutatingwebhookconfigurations"), true},
 		{"ValidatingWebhookConfiguration", resource("validatingwebhookconfigurations"), true},
 		{"ValidatingAdmissionPolicy", resource("validatingadmissionpolicies"), false},
@@ -68,14 +71,14 @@ func admissionKinds() []admissionKind {
 
 // The orders in which kinds change, so that an end in the middle does no harm: while the webhook that validates is on and the one
 // that completes is off, every new instance is denied as incomplete.
-func offOrder() []admissionKind {
-	kinds := admissionKinds()
-	return []admissionKind{kinds[1], kinds[0], kinds[2]}
+func offOrder() []Kind {
+	kinds := Kinds()
+	return []Kind{kinds[1], kinds[0], kinds[2]}
 }
 
-func onOrder() []admissionKind {
-	kinds := admissionKinds()
-	return []admissionKind{kinds[2], kinds[0], kinds[1]}
+func onOrder() []Kind {
+	kinds := Kinds()
+	return []Kind{kinds[2], kinds[0], kinds[1]}
 }
 
 // disabledNote is the content of the annotation, as JSON.
@@ -93,6 +96,10 @@ func (s *Switch) Disable(ctx context.Context, reason string) error {
 	}
 	off := func(object *unstructured.Unstructured) bool { return turnOff(object, string(note)) }
 	err = s.each(ctx, turn{word: "off", kinds: offOrder(), do: off, keeps: admissionpolicies.StayActive()})
+	if removing := s.removeAPIs(ctx); removing != nil {
+		s.report(removing)
+		err = cmp.Or(err, errors.New("an API of VM templates that does not answer may be registered: see above"))
+	}
 	if err != nil || s.DryRun {
 		return err
 	}
@@ -105,7 +112,13 @@ On again: %s enable
 
 // Enable removes what Disable adds.
 func (s *Switch) Enable(ctx context.Context) error {
-	if err := s.each(ctx, turn{word: "on", kinds: onOrder(), do: turnOn}); err != nil || s.DryRun {
+	// The API first: an APIService that is left out stays recorded on an object that each changes.
+	restoring := s.restoreAPIs(ctx)
+	if restoring != nil {
+		s.report(restoring)
+		restoring = errors.New("not all APIs of VM templates are registered again: see above")
+	}
+	if err := cmp.Or(s.each(ctx, turn{word: "on", kinds: onOrder(), do: turnOn}), restoring); err != nil || s.DryRun {
 		return err
 	}
 	if _, err := fmt.Fprintln(s.Out, "Virtward is on. It takes effect within seconds."); err != nil {
@@ -120,7 +133,7 @@ func (s *Switch) Enable(ctx context.Context) error {
 // turn is a change of all objects, kind by kind. do reports whether the object changed. keeps names objects that do not change.
 type turn struct {
 	word  string
-	kinds []admissionKind
+	kinds []Kind
 	do    func(*unstructured.Unstructured) bool
 	keeps []string
 }
@@ -131,12 +144,12 @@ func (s *Switch) each(ctx context.Context, turn turn) error {
 	found, failed, webhooks := 0, 0, 0
 	for _, kind := range turn.kinds {
 		before := failed
-		if webhooks > 0 && kind.webhook {
+		if webhooks > 0 && kind.Webhook {
 			failed++
-			s.report(fmt.Errorf("each %s stays as it is: with only one of the two switched %s, new instances would be denied as incomplete", kind.kind, turn.word))
+			s.report(fmt.Errorf("each %s stays as it is: with only one of the two switched %s, new instances would be denied as incomplete", kind.Name, turn.word))
 			continue
 		}
-		objects, err := s.list(ctx, kind)
+		objects, err := List(ctx, s.Client, kind)
 		if err != nil {
 			failed++
 			s.report(err)
@@ -149,12 +162,12 @@ func (s *Switch) each(ctx context.Context, turn turn) error {
 			changed, err := s.change(ctx, kind, objects[i].GetName(), turn)
 			if err != nil {
 				failed++
-				s.report(fmt.Errorf("%s %s: %w", kind.kind, objects[i].GetName(), err))
+				s.report(fmt.Errorf("%s %s: %w", kind.Name, objects[i].GetName(), err))
 				continue
 			}
-			fmt.Fprintf(s.Out, "%s %s: %s\n", kind.kind, objects[i].GetName(), s.outcome(turn.word, changed))
+			fmt.Fprintf(s.Out, "%s %s: %s\n", kind.Name, objects[i].GetName(), s.outcome(turn.word, changed))
 		}
-		if kind.webhook {
+		if kind.Webhook {
 			webhooks += failed - before
 		}
 	}
@@ -162,19 +175,19 @@ func (s *Switch) each(ctx context.Context, turn turn) error {
 	case failed > 0:
 		return fmt.Errorf("some objects of Virtward are not %s: see above", turn.word)
 	case found == 0:
-		return notInstalled()
+		return NotInstalled()
 	}
 	return nil
 }
 
-// list returns the objects of Virtward of a kind, sorted by name. An earlier release may have switched off objects that stay
+// List returns the objects of Virtward of a kind, sorted by name. An earlier release may have switched off objects that stay
 // active now.
-func (s *Switch) list(ctx context.Context, kind admissionKind) ([]unstructured.Unstructured, error) {
+func List(ctx context.Context, client dynamic.Interface, kind Kind) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
-	for _, selector := range []string{partOfVirtward, madeByVirtward} {
-		list, err := s.Client.Resource(kind.resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	for _, selector := range []string{PartOf, madeByVirtward} {
+		list, err := client.Resource(kind.Resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", kind.resource.Resource, err)
+			return nil, fmt.Errorf("listing %s: %w", kind.Resource.Resource, err)
 		}
 		all = append(all, list.Items...)
 	}
@@ -193,13 +206,14 @@ func (s *Switch) outcome(word string, changed bool) string {
 	return "switched " + word
 }
 
-func notInstalled() error {
-	return errors.New("the cluster has no webhook configuration or admission policy of Virtward, with the label " + partOfVirtward)
+// NotInstalled is the error of a cluster without Virtward.
+func NotInstalled() error {
+	return errors.New("the cluster has no webhook configuration or admission policy of Virtward, with the label " + PartOf)
 }
 
 // change changes the latest version of an object, and reports whether it changed.
-func (s *Switch) change(ctx context.Context, kind admissionKind, name string, turn turn) (changed bool, err error) {
-	objects := s.Client.Resource(kind.resource)
+func (s *Switch) change(ctx context.Context, kind Kind, name string, turn turn) (changed bool, err error) {
+	objects := s.Client.Resource(kind.Resource)
 	options := metav1.UpdateOptions{FieldManager: switchManager}
 	if s.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
@@ -221,11 +235,11 @@ func (s *Switch) change(ctx context.Context, kind admissionKind, name string, tu
 // turnOff adds the condition that is never true to all webhooks of a configuration, or to a policy. It keeps the
 // annotation of an object that is off completely.
 func turnOff(object *unstructured.Unstructured, note string) bool {
-	off, all := disabled(object)
+	off, all := Disabled(object)
 	if off == all {
 		return false
 	}
-	for _, holder := range conditioned(object) {
+	for _, holder := range Conditioned(object) {
 		conditions := slices.DeleteFunc(conditionsOf(holder), isMark)
 		holder["matchConditions"] = append(conditions, map[string]any{"name": admissionpolicies.Disabled, "expression": never})
 	}
@@ -241,7 +255,7 @@ func turnOff(object *unstructured.Unstructured, note string) bool {
 // turnOn removes the conditions and the annotation.
 func turnOn(object *unstructured.Unstructured) bool {
 	changed := false
-	for _, holder := range conditioned(object) {
+	for _, holder := range Conditioned(object) {
 		conditions := conditionsOf(holder)
 		others := slices.DeleteFunc(slices.Clone(conditions), isMark)
 		if len(others) == len(conditions) {
@@ -264,9 +278,9 @@ func turnOn(object *unstructured.Unstructured) bool {
 	return changed
 }
 
-// disabled returns how many parts with match conditions of an object are off, and the number of all.
-func disabled(object *unstructured.Unstructured) (off, all int) {
-	for _, holder := range conditioned(object) {
+// Disabled returns how many parts with match conditions of an object are off, and the number of all.
+func Disabled(object *unstructured.Unstructured) (off, all int) {
+	for _, holder := range Conditioned(object) {
 		all++
 		if slices.ContainsFunc(conditionsOf(holder), func(c any) bool {
 			fields, _ := c.(map[string]any)
@@ -278,8 +292,8 @@ func disabled(object *unstructured.Unstructured) (off, all int) {
 	return off, all
 }
 
-// conditioned returns the parts of an object with match conditions: the webhooks, or the spec of a policy.
-func conditioned(object *unstructured.Unstructured) []map[string]any {
+// Conditioned returns the parts of an object with match conditions: the webhooks, or the spec of a policy.
+func Conditioned(object *unstructured.Unstructured) []map[string]any {
 	if spec, isPolicy := object.Object["spec"].(map[string]any); isPolicy {
 		return []map[string]any{spec}
 	}
@@ -317,4 +331,17 @@ func (s *Switch) whoami(ctx context.Context) string {
 		return "unknown"
 	}
 	return name
+}
+
+// Why returns the content of the annotation: the reason, the user and the time; empty without one.
+func Why(object *unstructured.Unstructured) string {
+	text, noted := object.GetAnnotations()[admissionpolicies.Disabled]
+	if !noted {
+		return ""
+	}
+	note := disabledNote{}
+	if err := json.Unmarshal([]byte(text), &note); err != nil {
+		return texts.OneLine(text)
+	}
+	return texts.OneLine(fmt.Sprintf("%s, by %s at %s", note.Reason, note.By, note.At))
 }

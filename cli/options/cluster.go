@@ -54,7 +54,7 @@ func connect(flags *genericclioptions.ConfigFlags, warnings rest.WarningHandler)
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	published := openapi3.NewRoot(cached.NewClient(discoverer.OpenAPIV3()))
-	return &offline.Cluster{Client: client, Objects: objects, OpenAPI: published, Namespace: namespace}, nil
+	return &offline.Cluster{Client: client, Objects: objects, Discovery: discoverer, OpenAPI: published, Namespace: namespace}, nil
 }
 
 // namesCluster returns an error if neither the flags nor a kubeconfig name a cluster: client-go would try localhost.

@@ -64,8 +64,17 @@ func (s *Sources) ValidateFiles(cmd *cobra.Command) error {
 // HasFiles reports whether the flags name files.
 func (s *Sources) HasFiles() bool { return len(s.Filenames) > 0 || s.Kustomize != "" }
 
-// Read reads the files of --filename and --kustomize.
+// Read reads the files of --filename and --kustomize. A document that sets a field twice cannot be read.
 func (s *Sources) Read(ctx context.Context, stdin io.Reader) (*manifests.Content, error) {
+	all, err := s.readAll(ctx, stdin)
+	if err != nil {
+		return nil, err
+	}
+	return all.Strictly(), nil
+}
+
+// readAll reads the same, and of a field that is set twice the last value.
+func (s *Sources) readAll(ctx context.Context, stdin io.Reader) (*manifests.Content, error) {
 	all, err := manifests.ReadEach(ctx, s.Filenames, s.Recursive, stdin)
 	if err != nil || s.Kustomize == "" {
 		return all, err

@@ -157,7 +157,7 @@ func (s *Sources) Names() string {
 
 // ReadFiles reads all files but that of --kubevirt, and selects virtual machines.
 func (s *Sources) ReadFiles(ctx context.Context, stdin io.Reader) (*offline.Files, error) {
-	all, err := s.Read(ctx, stdin)
+	all, err := s.readAll(ctx, stdin)
 	if err != nil {
 		return nil, err
 	}

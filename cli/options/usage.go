@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,28 +54,27 @@ func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// meant suggests a command with a similar name, or one of this name below another command.
+// meant suggests a command with a similar name, or those of this name below other commands.
 func meant(cmd *cobra.Command, name string) string {
-	var names []string
-	below := ""
+	var names, below []string
 	for _, c := range cmd.Commands() {
 		if !c.IsAvailableCommand() {
 			continue
 		}
 		names = append(names, c.Name())
 		for _, sub := range c.Commands() {
-			if sub.Name() == name && below == "" {
-				below = c.Name() + " " + name
+			if sub.Name() == name {
+				below = append(below, strconv.Quote(c.Name()+" "+name))
 			}
 		}
 	}
-	if below == "" {
-		below = texts.Closest(name, names)
+	if closest := texts.Closest(name, names); len(below) == 0 && closest != "" {
+		below = append(below, strconv.Quote(closest))
 	}
-	if below == "" {
+	if len(below) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(": did you mean %q?", below)
+	return ": did you mean " + strings.Join(below, " or ") + "?"
 }
 
 // OneOf rejects a value that is not known. The word says what the value is, such as output.

@@ -12,12 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cli/audit"
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -51,8 +53,8 @@ rejected now.`,
 		Example: program.Examples(`  # Show what these policies would find
   PROGRAM policy apply --dry-run -f policies
 
-  # Apply them
-  PROGRAM policy apply -f policies`),
+  # Apply them, with those of subdirectories
+  PROGRAM policy apply -R -f policies`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return options.Usagef("unknown argument %q: use -f for files: see %s --help", args[0], cmd.CommandPath())
@@ -70,7 +72,6 @@ rejected now.`,
 	o.addApplyFlags(cmd)
 	o.AddFileFlags(cmd, "the policies")
 	o.AddSelectorFlag(cmd, "Apply only policies with these labels")
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
 
@@ -100,6 +101,12 @@ func (o *applyOptions) runApply(ctx context.Context) error {
 		return err
 	}
 	files := offline.Sort(all)
+	served := offline.NewServed("") // the cluster is not read yet
+	for _, d := range all.Documents {
+		if err := served.Match(d.Object.GroupVersionKind()); err != nil {
+			files.Unreadable = append(files.Unreadable, d.Unreadable(err))
+		}
+	}
 	if err := o.complete(files.Unreadable); err != nil {
 		return err
 	}
@@ -108,6 +115,9 @@ func (o *applyOptions) runApply(ctx context.Context) error {
 		if offline.IsConfiguration(d.Object.GroupVersionKind()) && d.Object.GetKind() == apikinds.VirtualMachinePolicy {
 			found = append(found, d)
 			continue
+		}
+		if d.Object.GetKind() == policytest.Kind && d.Object.GroupVersionKind().Group == policyv1alpha1.GroupVersion.Group {
+			continue // the suite of a policy is beside it
 		}
 		why := cmp.Or(offline.ForeignPolicy(d.Object.GroupVersionKind()), "it is not a policy")
 		fmt.Fprintln(o.Streams.ErrOut, texts.OneLine(fmt.Sprintf("note: %s: skipped %s %s: %s", d.Location(), d.Object.GetKind(), d.Object.GetName(), why)))

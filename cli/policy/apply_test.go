@@ -36,3 +36,24 @@ func TestPolicyApplyErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestPolicyApplyRecursive: without -R, the policies of subdirectories are not read; with -R, they are, and suites beside them
+// are skipped silently.
+func TestPolicyApplyRecursive(t *testing.T) {
+	kubeconfig := clitest.APIServer(t, clitest.ClusterObjects())
+	inFolder(t, map[string]string{"policies/team/cap/policy.yaml": clitest.MemoryPolicy("Deny", ""), "policies/team/cap/suite.yaml": capSuite, "one/policy.yaml": clitest.MemoryPolicy("Deny", "")})
+	const sent = "error: the cluster has no VirtualMachinePolicy: Virtward is not installed there\n"
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-f", "policies"}, "error: policies: the directory holds no .yaml, .yml or .json files: use -R to read its subdirectories\n"},
+		{[]string{"-R", "-f", "policies"}, sent},
+		{[]string{"--recursive", "-f", "one"}, sent},
+	} {
+		got := clitest.Call(t, "", append([]string{"policy", "apply", "--kubeconfig", kubeconfig}, c.args...)...)
+		if got.Code != clitest.ExitFailed || got.ErrOut != c.want {
+			t.Errorf("%v: code %d, errors %q, want %q", c.args, got.Code, got.ErrOut, c.want)
+		}
+	}
+}

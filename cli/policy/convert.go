@@ -10,6 +10,8 @@ import (
 
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
+	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/policies/convert"
 	"github.com/virtward/virtward/texts"
 )
@@ -22,17 +24,19 @@ type convertOptions struct {
 }
 
 func convertCommand(program options.Program) *cobra.Command {
-	o := &convertOptions{program: program, sources: options.NewSources(), output: options.OutputYAML}
-	outputs := []string{options.OutputYAML, options.OutputJSON}
+	o := &convertOptions{program: program, sources: options.NewSources(), output: printers.YAML}
+	outputs := []string{printers.YAML, printers.JSON}
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE ...",
-		Short: "Convert ValidatingAdmissionPolicies and Kyverno's ValidatingPolicies",
-		Long: `Convert ValidatingAdmissionPolicies and Kyverno's ValidatingPolicies into VirtualMachinePolicies.
+		Short: "Convert policies in CEL of the API server, Kyverno and Gatekeeper",
+		Long: `Convert policies in CEL of the API server, Kyverno and Gatekeeper into VirtualMachinePolicies.
 
-convert reads policies with their bindings, parameters and exceptions, and prints a VirtualMachinePolicy for each policy
-and binding. A part without an equivalent is a comment at its place, and a warning.
+convert reads ValidatingAdmissionPolicies, Kyverno's ValidatingPolicies and ClusterPolicies, and Gatekeeper's templates with
+their constraints. It prints a VirtualMachinePolicy for each policy and binding, each rule in CEL and each constraint. A part
+without an equivalent is a comment at its place, and a warning. So is a finding of policy lint about an expression; comparisons
+of quantities are repaired. docs/policy-convert.md lists the reasons for which a policy is not converted.
 
-The exit code is 0 if all policies are converted completely, 1 if not, and 2 for a wrong command line.`,
+The exit code is 0 if all policies are converted completely and have no finding, 1 if not, and 2 for a wrong command line.`,
 		Example: program.Examples(`  # Convert the policies of a directory
   PROGRAM policy convert -f policies > converted.yaml
 
@@ -55,7 +59,6 @@ The exit code is 0 if all policies are converted completely, 1 if not, and 2 for
 	o.sources.AddFileFlags(cmd, "the policies")
 	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(outputs, ", "))
 	options.CompleteFlags(cmd, map[string][]string{"output": outputs})
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
 
@@ -72,7 +75,7 @@ func (o *convertOptions) run(ctx context.Context) error {
 	for i := range found {
 		objects[i] = found[i].Object
 	}
-	results := convert.Convert(env, objects)
+	results := convert.Convert(env, objects, effective.AlwaysSet())
 	if err := o.print(results); err != nil {
 		return err
 	}
@@ -89,7 +92,7 @@ func (o *convertOptions) run(ctx context.Context) error {
 	}
 	switch {
 	case incomplete > 0:
-		return fmt.Errorf("%s and %s not converted completely", counted(converted, "policy is written", "policies are written"), counted(incomplete, "object is", "objects are"))
+		return fmt.Errorf("%s and %s not converted completely", texts.Count(converted, "policy is written", "policies are written"), texts.Count(incomplete, "object is", "objects are"))
 	case converted == 0:
 		return fmt.Errorf("%s: no policy to convert", o.sources.Names())
 	}
@@ -113,7 +116,7 @@ func (o *convertOptions) warn(location string, r *convert.Result) {
 // print writes the policies.
 func (o *convertOptions) print(results []convert.Result) error {
 	out := o.program.Streams.Out
-	if o.output == options.OutputJSON {
+	if o.output == printers.JSON {
 		return texts.WriteJSON(out, struct {
 			Results []convert.Result `json:"results"`
 		}{append([]convert.Result{}, results...)})

@@ -60,10 +60,22 @@ func TestPolicyConvert(t *testing.T) {
 			ErrOut: "warning: x.yaml: document 1: ValidatingAdmissionPolicy cap with the binding cap: spec.validations: the audit annotation a has no equivalent: every violation is in the audit annotations of Virtward\n" +
 				"error: 1 policy is written and 1 object is not converted completely\n",
 		}},
-		{"another engine", "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: a}\n", []string{"-f", "x.yaml"}, clitest.Result{
+		{"a quantity that is repaired", strings.Replace(nativeCap, "object.spec.template.spec.domain.?cpu.?cores.orValue(1) <= 4", "object.spec.template.spec.domain.?memory.?guest.orValue('1Gi') == '8192Mi'", 1), []string{"-f", "x.yaml"}, clitest.Result{
+			Out: strings.NewReplacer("  - expression: object.spec.template.spec.domain.?cpu.?cores.orValue(1) <= 4", "  - # Note: the original compares texts: here, quantity() compares amounts, because documents have\n"+
+				"    # quantities in canonical form, such as 8Gi for 8192Mi\n    expression: (isQuantity(object.spec.template.spec.domain.?memory.?guest.orValue('1Gi')) && quantity(object.spec.template.spec.domain.?memory.?guest.orValue('1Gi')) == quantity('8192Mi'))", "domain.cpu.cores", "domain.memory.guest").Replace(convertedCap),
+			ErrOut: "note: x.yaml: document 1: ValidatingAdmissionPolicy cap with the binding cap: spec.validations[0].expression: the original compares texts: here, quantity() compares amounts, because documents have quantities in canonical form, such as 8Gi for 8192Mi\n",
+		}},
+		{"a finding that is not repaired", strings.Replace(nativeCap, "object.spec.template.spec.domain.?cpu.?cores.orValue(1) <= 4", "object.spec.template.spec.domain.?memory.?guest.orValue('1Gi').endsWith('Mi')", 1), []string{"-f", "x.yaml"}, clitest.Result{
 			Code: clitest.ExitFailed,
-			Out:  "# Converted from ClusterPolicy a.\n# NOT CONVERTED: policies in patterns are not converted: docs/from-kyverno.md has the same patterns as\n# VirtualMachinePolicies\n",
-			ErrOut: "warning: x.yaml: document 1: ClusterPolicy a: policies in patterns are not converted: docs/from-kyverno.md has the same patterns as VirtualMachinePolicies\n" +
+			Out: strings.NewReplacer("  - expression: object.spec.template.spec.domain.?cpu.?cores.orValue(1) <= 4", "  - # CHECK: the text of a quantity is its canonical form, such as '8Gi' for 8192Mi: use quantity() to\n"+
+				"    # read the amount [lint/quantity-string]\n    expression: object.spec.template.spec.domain.?memory.?guest.orValue('1Gi').endsWith('Mi')", "domain.cpu.cores", "domain.memory.guest").Replace(convertedCap),
+			ErrOut: "warning: x.yaml: document 1: ValidatingAdmissionPolicy cap with the binding cap: spec.validations[0].expression: the text of a quantity is its canonical form, such as '8Gi' for 8192Mi: use quantity() to read the amount\n" +
+				"error: 1 policy is written and 1 object is not converted completely\n",
+		}},
+		{"another engine", "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec: {rules: [{name: r, match: {resources: {kinds: [VirtualMachine]}}, validate: {pattern: {}}}]}\n", []string{"-f", "x.yaml"}, clitest.Result{
+			Code: clitest.ExitFailed,
+			Out:  "# Converted from ClusterPolicy a.\n# NOT CONVERTED: it is written as patterns (validate.pattern, validate.anyPattern), and only CEL is\n# converted: docs/from-kyverno.md has the same requirements as VirtualMachinePolicies\n",
+			ErrOut: "warning: x.yaml: document 1: ClusterPolicy a: it is written as patterns (validate.pattern, validate.anyPattern), and only CEL is converted: docs/from-kyverno.md has the same requirements as VirtualMachinePolicies\n" +
 				"error: 0 policies are written and 1 object is not converted completely\n",
 		}},
 		{"no policy", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", []string{"-f", "x.yaml"}, clitest.Result{

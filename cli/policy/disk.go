@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -72,6 +73,25 @@ func (d *disk) Open(name string) (fs.File, error) {
 		return os.Open(name)
 	}
 	file, err := manifests.Inside(name, d.directories...)
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(file)
+}
+
+// OpenBeyond implements policytest.Beyond. It opens a file that can have policies, and no link, hidden file or directory.
+func (d *disk) OpenBeyond(name string) (fs.File, error) {
+	if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
+		return nil, errors.New("it is not a .yaml, .yml or .json file: name it on the command line")
+	}
+	info, err := os.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a file, but a link or a directory: name it on the command line")
+	}
+	file, err := manifests.Inside(name, string(filepath.Separator))
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policies"
@@ -45,7 +47,7 @@ const outputText = "text"
 
 func evalCommand(program options.Program) *cobra.Command {
 	o := &evalOptions{program: program, sources: options.NewSources(), language: inspect.CEL, output: outputText, user: "eval"}
-	outputs := []string{outputText, options.OutputJSON}
+	outputs := []string{outputText, printers.JSON}
 	cmd := &cobra.Command{
 		Use:   "eval [EXPRESSION] -f FILE",
 		Short: "Show the value of an expression for a virtual machine, and of each of its parts",
@@ -103,7 +105,6 @@ The exit code is 1 if an expression has no value because of an error, or if a do
 	flags.StringSliceVar(&o.groups, "requester-group", nil, "Groups of the user who sends the request")
 	flags.StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(outputs, ", "))
 	options.CompleteFlags(cmd, map[string][]string{"language": inspect.Languages(), "output": outputs})
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
 
@@ -159,20 +160,7 @@ func (o *evalOptions) session(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{evalOptions: o, unreadable: explanation.UnreadableError(explanation.Unreadables(files.Unreadable))}
-	if s.subject, err = o.choose(files.Subjects); err != nil {
-		return nil, options.JoinErrors(err, s.unreadable)
-	}
-	if o.old != "" {
-		found, err := manifests.ReadAll(ctx, []string{o.old}, false, stdin)
-		if err != nil {
-			return nil, err
-		}
-		if len(found) != 1 || found[0].Object.GroupVersionKind() != s.subject.Object.GroupVersionKind() {
-			return nil, fmt.Errorf("%s: must have one object, of the kind of the virtual machine", o.old)
-		}
-		s.old = &found[0]
-	}
+	s := &session{evalOptions: o}
 	var cluster *offline.Cluster
 	if o.sources.FromCluster {
 		if cluster, err = options.Connect(o.sources.Config); err != nil {
@@ -189,7 +177,29 @@ func (o *evalOptions) session(ctx context.Context) (*session, error) {
 	if s.evaluator, err = o.sources.NewEvaluator(ctx, files, cluster, facts); err != nil {
 		return nil, err
 	}
+	s.unreadable = explanation.UnreadableError(explanation.Unreadables(slices.Concat(files.Unreadable, s.evaluator.Unreadable)))
+	if s.subject, err = o.choose(files.Subjects); err != nil {
+		return nil, options.JoinErrors(err, s.unreadable)
+	}
+	if o.old != "" {
+		if err := s.readOld(ctx, stdin); err != nil {
+			return nil, err
+		}
+	}
 	return s, s.prepare()
+}
+
+// readOld reads the old object.
+func (s *session) readOld(ctx context.Context, stdin io.Reader) error {
+	found, err := manifests.ReadAll(ctx, []string{s.evalOptions.old}, false, stdin)
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 || found[0].Object.GroupVersionKind() != s.subject.Object.GroupVersionKind() {
+		return fmt.Errorf("%s: must have one object, of the kind of the virtual machine", s.evalOptions.old)
+	}
+	s.old = &found[0]
+	return nil
 }
 
 // choose returns the virtual machine to evaluate expressions on.
@@ -290,7 +300,7 @@ func (s *session) show(ctx context.Context, expression string) error {
 	if err != nil {
 		return err
 	}
-	if s.output == options.OutputJSON {
+	if s.output == printers.JSON {
 		err = texts.WriteJSON(s.program.Streams.Out, r)
 	} else {
 		_, err = io.WriteString(s.program.Streams.Out, describe(r, s.language))

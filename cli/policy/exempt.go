@@ -21,6 +21,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -76,7 +77,7 @@ them, print the exception with --dry-run=client -o yaml, and ask an admin to app
 }
 
 func exemptOutputs() []string {
-	return []string{options.OutputYAML, options.OutputJSON, options.OutputName}
+	return []string{printers.YAML, printers.JSON, printers.Name}
 }
 
 func (e *exemption) validate(cmd *cobra.Command, args []string) (err error) {
@@ -207,7 +208,7 @@ func unique(names []string) (all []string) {
 }
 
 func (e *exemption) print(object *unstructured.Unstructured, note string) error {
-	return options.WriteObject(e.program.Streams.Out, object, e.output, "virtualmachinepolicyexception.policy.virtward.io", "created"+note)
+	return printers.Object(e.program.Streams.Out, object, e.output, "virtualmachinepolicyexception.policy.virtward.io", "created"+note)
 }
 
 // withoutVerb matches the guard's answer to a user who may not exempt from a policy.

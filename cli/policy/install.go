@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,11 +19,11 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cli/audit"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/library"
-	"github.com/virtward/virtward/texts"
 )
 
 // installOptions are the flags of policy install.
@@ -94,8 +93,8 @@ func (o *installOptions) validateInstall(cmd *cobra.Command, args []string) erro
 	switch {
 	case o.list && len(args) > 0:
 		return options.Usagef("NAME and --list exclude each other%s", help)
-	case o.list && o.Output != options.OutputTable && o.Output != options.OutputJSON:
-		return options.Usagef("unknown output %q: --list supports %s and %s", o.Output, options.OutputTable, options.OutputJSON)
+	case o.list && o.Output != printers.Table && o.Output != printers.JSON:
+		return options.Usagef("unknown output %q: --list supports %s and %s", o.Output, printers.Table, printers.JSON)
 	case o.list:
 		return nil
 	case len(args) != 1:
@@ -133,7 +132,7 @@ type parameter struct {
 }
 
 func (o *installOptions) writeList() error {
-	if o.Output == options.OutputJSON {
+	if o.Output == printers.JSON {
 		all := []listed{}
 		for _, e := range library.All() {
 			l := listed{Name: e.Name, Title: e.Title, Category: e.Category, Severity: e.Severity, Language: e.Language, Parameters: []parameter{}}
@@ -142,14 +141,18 @@ func (o *installOptions) writeList() error {
 			}
 			all = append(all, l)
 		}
-		return texts.WriteJSON(o.Streams.Out, all)
+		return printers.Document(o.Streams.Out, o.Output, all)
 	}
-	columns := tabwriter.NewWriter(o.Streams.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "NAME\tCATEGORY\tSEVERITY\tLANGUAGE\tTITLE")
-	for _, e := range library.All() {
-		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\t%s\n", e.Name, e.Category, e.Severity, e.Language, e.Title)
-	}
-	return columns.Flush()
+	return entryPrinter.Table(o.Streams.Out, printers.Table, library.All())
+}
+
+// entryPrinter prints the policies of the library.
+var entryPrinter = printers.Printer[library.Entry]{
+	Columns: []string{"NAME", "CATEGORY", "SEVERITY", "LANGUAGE", "TITLE"},
+	Row: func(e *library.Entry) []string {
+		return []string{e.Name, e.Category, string(e.Severity), string(e.Language), e.Title}
+	},
+	Spacing: printers.Narrow,
 }
 
 // install applies a policy of the library.

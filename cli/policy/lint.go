@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtward/virtward/cli/annotations"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/cli/sarif"
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/texts"
@@ -26,11 +27,11 @@ type lintOptions struct {
 }
 
 func lintOutputs() []string {
-	return []string{options.OutputTable, options.OutputJSON, options.OutputSARIF, options.OutputGitHub}
+	return []string{printers.Table, printers.JSON, printers.SARIF, printers.GitHub}
 }
 
 func lintCommand(program options.Program) *cobra.Command {
-	o := &lintOptions{program: program, output: options.OutputTable}
+	o := &lintOptions{program: program, output: printers.Table}
 	cmd := &cobra.Command{
 		Use:   "lint (PATH ... | -f FILE ... | -k DIR)",
 		Short: "Show errors in policies and warnings about them, with lines",
@@ -54,6 +55,7 @@ The exit code is 0 without errors; 1 with errors, or with warnings and --strict;
 	flags := cmd.Flags()
 	flags.BoolVar(&o.strict, "strict", false, "Fail on warnings too")
 	flags.StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(lintOutputs(), ", "))
+	cmd.ValidArgsFunction = options.CompleteFiles
 	options.CompleteFlags(cmd, map[string][]string{"output": lintOutputs()})
 	return cmd
 }
@@ -83,10 +85,10 @@ func (o *lintOptions) lint(ctx context.Context) error {
 	if err := o.write(o.program.Streams.Out, problems); err != nil {
 		return err
 	}
-	if o.output == options.OutputTable && len(problems) == 0 {
-		valid := counted(read.Len(), "policy is", "policies are")
+	if o.output == printers.Table && len(problems) == 0 {
+		valid := texts.Count(read.Len(), "policy is", "policies are")
 		if others := read.Others(); others > 0 {
-			valid = counted(read.Len(), "policy", "policies") + " and " + counted(others, "other object", "other objects") + " are"
+			valid = texts.Count(read.Len(), "policy", "policies") + " and " + texts.Count(others, "other object", "other objects") + " are"
 		}
 		fmt.Fprintln(o.program.Streams.Out, valid+" valid")
 	}
@@ -97,20 +99,20 @@ func (o *lintOptions) lint(ctx context.Context) error {
 		}
 	}
 	if wrong := len(problems) - warnings; wrong > 0 || o.strict && warnings > 0 {
-		return fmt.Errorf("%s and %s", counted(wrong, "error", "errors"), counted(warnings, "warning", "warnings"))
+		return fmt.Errorf("%s and %s", texts.Count(wrong, "error", "errors"), texts.Count(warnings, "warning", "warnings"))
 	}
 	return nil
 }
 
 func (o *lintOptions) write(w io.Writer, problems []policytest.Problem) error {
 	switch o.output {
-	case options.OutputJSON:
+	case printers.JSON:
 		return texts.WriteJSON(w, struct {
 			Problems []policytest.Problem `json:"problems"`
 		}{append([]policytest.Problem{}, problems...)})
-	case options.OutputSARIF:
+	case printers.SARIF:
 		return lintSARIF(w, o.program.Version, problems)
-	case options.OutputGitHub:
+	case printers.GitHub:
 		return annotations.Write(w, results(problems))
 	}
 	for i := range problems {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	standardsarif "github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 
 	"github.com/virtward/virtward/cli/clitest"
+	"github.com/virtward/virtward/policies/library"
 )
 
 // inFolder runs the test in a folder of its own, with files.
@@ -56,6 +58,116 @@ func TestPolicyNew(t *testing.T) {
 				t.Errorf("it was overwritten: %v", err)
 			}
 		})
+	}
+}
+
+// TestPolicyNewFrom writes each policy of the library with another name: it is valid, passes its suite, and explains each of its
+// parameters.
+func TestPolicyNewFrom(t *testing.T) {
+	inFolder(t, nil)
+	for _, entry := range library.All() {
+		got := clitest.Call(t, "", "policy", "new", "our-"+entry.Name, "--from", entry.Name, "--dir", "written")
+		if !strings.HasSuffix(got.Out, "Try it: kubectl virtward policy test written/our-"+entry.Name+"\n") || got.Code != clitest.ExitOK {
+			t.Fatalf("%s: %+v", entry.Name, got)
+		}
+		written, err := os.ReadFile("written/our-" + entry.Name + "/policy.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(written)
+		if !strings.HasPrefix(text, "# Started from the policy "+entry.Name+" of Virtward's library: docs/policy-library.md#"+entry.Name+"\n") || !strings.Contains(text, "\n  name: our-"+entry.Name+"\n") {
+			t.Errorf("%s begins with\n%.300s", entry.Name, text)
+		}
+		for _, p := range entry.Parameters {
+			lines := strings.Split(text, "\n")
+			if strings.Contains(text, "      # "+p.Name+": "+strings.Fields(p.Schema.Description)[0]) {
+				continue // it has no value
+			}
+			at := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "      "+p.Name+":") })
+			if at < 1 || !strings.HasPrefix(lines[at-1], "      # ") || !strings.Contains(text, "      # "+strings.Fields(p.Schema.Description)[0]) {
+				t.Errorf("%s: the parameter %s is not explained in\n%s", entry.Name, p.Name, text)
+			}
+		}
+	}
+	if got := clitest.Call(t, "", "policy", "lint", "written", "--strict"); got.Code != clitest.ExitOK {
+		t.Errorf("lint: %+v", got)
+	}
+	if got := clitest.Call(t, "", "policy", "test", "written", "--require-tests"); got.Code != clitest.ExitOK || strings.Count(got.Out, "\nok ")+1 < len(library.All()) {
+		t.Errorf("test: %+v", got)
+	}
+	const want = `    values:
+      # The maximum memory of a VM, as a quantity. Type: string; default: "64Gi".
+`
+	if got := clitest.Call(t, "", "policy", "new", "--from", "memory-cap"); got.Code != clitest.ExitOK || !strings.Contains(got.Out, "memory-cap/policy.yaml\n") {
+		t.Errorf("without a name: %+v", got)
+	}
+	if text, err := os.ReadFile("memory-cap/policy.yaml"); err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("%v, no %q in\n%s", err, want, text)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--from", "memory-caps"}, `there is no policy "memory-caps" in the library: policy install --list lists them`},
+		{[]string{"a", "--from", "memory-cap", "--cel"}, "--from and a language exclude each other: a policy of the library has its language: see kubectl virtward policy new --help"},
+		{[]string{"a", "b", "--from", "memory-cap"}, "add the name of one policy: see kubectl virtward policy new --help"},
+		{[]string{"A", "--from", "memory-cap"}, `"A" is not a valid name of a policy`},
+	} {
+		if got := clitest.Call(t, "", append([]string{"policy", "new"}, c.args...)...); got.Code != clitest.ExitUsage || !strings.HasPrefix(got.ErrOut, "error: "+c.want) {
+			t.Errorf("%v: %+v", c.args, got)
+		}
+	}
+}
+
+// TestSuiteBeyond runs suites whose policies are outside of the current directory, by each relative path to them. Other objects
+// there are not read, and neither are hidden files and links; no error has a part of them.
+func TestSuiteBeyond(t *testing.T) {
+	suite := func(policy, base string) string {
+		return "apiVersion: policy.virtward.io/v1alpha1\nkind: Suite\nmetadata: {name: s}\ntests:\n- name: t\n  policies: [" + policy + "]\n  base: " + base + "\n  cases:\n  - {name: a, expect: {verdict: allowed}}\n"
+	}
+	inFolder(t, map[string]string{
+		"rules/cap.yaml": capPolicy, "rules/.hidden.yaml": capPolicy, "rules/secret.yaml": "password: hunter2\n", "rules/broken.yaml": "password: [hunter2\n", "rules/key.pem": "hunter2",
+		"rules/twice.yaml": strings.Replace(capPolicy, "spec:\n", "spec:\n  enforcement: Audit\n", 1), "rules/partly.yaml": capPolicy + "---\npassword: [hunter2\n",
+		"suites/a/twice.yaml": suite("../../rules/twice.yaml", "vm.yaml"), "suites/a/partly.yaml": suite("../../rules/partly.yaml", "vm.yaml"),
+		"suites/a/vm.yaml": clitest.VM, "suites/vm.yaml": clitest.VM,
+		"suites/a/suite.yaml": suite("../../rules/cap.yaml", "vm.yaml"), "suites/a/dots.yaml": suite("./../a/../../rules/./cap.yaml", "vm.yaml"),
+		"suites/a/base.yaml": suite("../../rules/cap.yaml", "../vm.yaml"), "suites/a/none.yaml": suite("../../rules/caps.yaml", "vm.yaml"),
+		"suites/a/hidden.yaml": suite("../../rules/.hidden.yaml", "vm.yaml"), "suites/a/secret.yaml": suite("../../rules/secret.yaml", "vm.yaml"),
+		"suites/a/broken.yaml": suite("../../rules/broken.yaml", "vm.yaml"), "suites/a/key.yaml": suite("../../rules/key.pem", "vm.yaml"),
+		"suites/a/directory.yaml": suite("../../rules", "vm.yaml"), "suites/a/link.yaml": suite("../../rules/link.yaml", "vm.yaml"),
+	})
+	if err := os.Symlink("cap.yaml", "rules/link.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir("suites/a")
+	folder, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"suite.yaml", "./suite.yaml", "../a/suite.yaml", "dots.yaml", folder + "/suite.yaml"} {
+		if got := clitest.Call(t, "", "policy", "test", name); got.Code != clitest.ExitOK || got.Out != "ok      "+name+"  s: 1 passed\n" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	const advice = "; a suite can name policies there, but not other objects or directories: to read them, name a directory that has them and the suite"
+	for name, want := range map[string]string{
+		"base.yaml":      "../vm.yaml: it is outside of the current directory and of the directories that you name: name it on the command line" + advice,
+		"none.yaml":      "../../rules/caps.yaml: no such file or directory",
+		"hidden.yaml":    "../../rules/.hidden.yaml: its name, or that of its directory, begins with a dot: name it on the command line" + advice,
+		"secret.yaml":    "../../rules/secret.yaml: has no VirtualMachinePolicy" + advice,
+		"broken.yaml":    "../../rules/broken.yaml: has no VirtualMachinePolicy" + advice,
+		"twice.yaml":     "../../rules/twice.yaml: document 1: line 6: spec.enforcement is already set in line 5",
+		"partly.yaml":    "../../rules/partly.yaml: document 2 cannot be read" + advice,
+		"key.yaml":       "../../rules/key.pem: it is not a .yaml, .yml or .json file: name it on the command line" + advice,
+		"directory.yaml": "../../rules: it is not a .yaml, .yml or .json file: name it on the command line" + advice,
+		"link.yaml":      "../../rules/link.yaml: it is not a file, but a link or a directory: name it on the command line" + advice,
+	} {
+		if got := clitest.Call(t, "", "policy", "test", name); got.Code != clitest.ExitUsage || !strings.Contains(got.Out, want+"\n") || strings.Contains(got.Out+got.ErrOut, "hunter2") {
+			t.Errorf("%s: no %q in %+v", name, want, got)
+		}
+	}
+	if got := clitest.Call(t, "", "policy", "test", "../.."); got.Code != clitest.ExitUsage || !strings.Contains(got.Out, "ok      ../../suites/a/base.yaml  s: 1 passed\n") {
+		t.Errorf("a directory that has both: %+v", got)
 	}
 }
 
@@ -275,8 +387,8 @@ func TestPolicyWrongCalls(t *testing.T) {
 		{[]string{"lint", "a", "-l", "a b"}, "--selector: unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"},
 		{[]string{"test", "a", "--unknown-fields", "ignore"}, `unknown mode of --unknown-fields "ignore": the known ones are error, warn`},
 		{[]string{"new"}, "add the name of one policy: see kubectl virtward policy new --help"},
-		{[]string{"new", "a"}, "add a language, --cel or --rego: see kubectl virtward policy new --help"},
-		{[]string{"new", "a", "--cel", "--rego"}, "add a language, --cel or --rego: see kubectl virtward policy new --help"},
+		{[]string{"new", "a"}, "add a language, --cel or --rego, or a policy of the library, --from: see kubectl virtward policy new --help"},
+		{[]string{"new", "a", "--cel", "--rego"}, "add a language, --cel or --rego, or a policy of the library, --from: see kubectl virtward policy new --help"},
 		{[]string{"new", "../a", "--cel"}, `"../a" is not a valid name of a policy: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
 		{[]string{"new", strings.Repeat("a", 64), "--cel"}, `"` + strings.Repeat("a", 64) + `": the name of a policy must have at most 63 characters`},
 	} {

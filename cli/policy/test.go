@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/virtward/virtward/cli/annotations"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/cli/sarif"
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/texts"
@@ -34,11 +34,11 @@ type testOptions struct {
 const outputTAP = "tap"
 
 func testOutputs() []string {
-	return []string{options.OutputTable, options.OutputJSON, options.OutputJUnit, options.OutputMarkdown, outputTAP, options.OutputGitHub}
+	return []string{printers.Table, printers.JSON, printers.JUnit, printers.Markdown, outputTAP, printers.GitHub}
 }
 
 func testCommand(program options.Program) *cobra.Command {
-	o := &testOptions{program: program, output: options.OutputTable}
+	o := &testOptions{program: program, output: printers.Table}
 	cmd := &cobra.Command{
 		Use:   "test (PATH ... | -f FILE ... | -k DIR)",
 		Short: "Run test suites of policies",
@@ -81,6 +81,7 @@ for example because a file is missing or a policy does not compile.`,
 	flags.BoolVar(&o.failFast, "fail-fast", false, "Stop at the first case that does not pass")
 	flags.BoolVar(&o.requireTests, "require-tests", false, "Fail if a policy has no case")
 	flags.StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(testOutputs(), ", "))
+	cmd.ValidArgsFunction = options.CompleteFiles
 	options.CompleteFlags(cmd, map[string][]string{"output": testOutputs()})
 	return cmd
 }
@@ -95,26 +96,12 @@ func (o *testOptions) validate(cmd *cobra.Command, args []string) error {
 	if err := o.paths.sources.ValidateSchemas(); err != nil {
 		return err
 	}
-	_, err := selection(o.run)
+	_, err := options.SelectCases(o.run)
 	return err
 }
 
-// selection parses --run: a regular expression for tests and, after a slash, one for cases.
-func selection(run string) (func(test, name string) bool, error) {
-	forTests, forCases, _ := strings.Cut(run, "/")
-	tests, err := regexp.Compile(forTests)
-	if err != nil {
-		return nil, options.Usagef("--run %s: %w", run, err)
-	}
-	cases, err := regexp.Compile(forCases)
-	if err != nil {
-		return nil, options.Usagef("--run %s: %w", run, err)
-	}
-	return func(test, name string) bool { return tests.MatchString(test) && cases.MatchString(name) }, nil
-}
-
 func (o *testOptions) test(ctx context.Context) error {
-	chosen, err := selection(o.run)
+	chosen, err := options.SelectCases(o.run)
 	if err != nil {
 		return err
 	}
@@ -142,7 +129,7 @@ func (o *testOptions) test(ctx context.Context) error {
 		return err
 	}
 	for i := range problems {
-		if o.output != options.OutputTable {
+		if o.output != printers.Table {
 			fmt.Fprintln(o.program.Streams.ErrOut, texts.OneLine(problems[i].String()))
 		}
 	}
@@ -151,15 +138,15 @@ func (o *testOptions) test(ctx context.Context) error {
 
 func (o *testOptions) write(w io.Writer, report *policytest.Report) error {
 	switch o.output {
-	case options.OutputJSON:
+	case printers.JSON:
 		return policytest.WriteJSON(w, report)
-	case options.OutputJUnit:
+	case printers.JUnit:
 		return policytest.WriteJUnit(w, report)
-	case options.OutputMarkdown:
+	case printers.Markdown:
 		return policytest.WriteMarkdown(w, report)
 	case outputTAP:
 		return policytest.WriteTAP(w, report)
-	case options.OutputGitHub:
+	case printers.GitHub:
 		return annotations.Write(w, resultsOf(report))
 	}
 	return policytest.WriteTable(w, report, o.verbose)
@@ -188,23 +175,15 @@ func resultsOf(report *policytest.Report) []sarif.Result {
 func verdictOn(report *policytest.Report, problems []policytest.Problem) error {
 	switch c := report.Counts(); {
 	case len(problems) > 0:
-		return options.Usagef("%s cannot be run, the first one %s", counted(len(problems), "file or suite", "files or suites"), problems[0].Place())
+		return options.Usagef("%s cannot be run, the first one %s", texts.Count(len(problems), "file or suite", "files or suites"), problems[0].Place())
 	case c.Broken > 0:
-		return options.Usagef("%d of %s cannot be evaluated", c.Broken, counted(c.Total(), "case", "cases"))
+		return options.Usagef("%d of %s cannot be evaluated", c.Broken, texts.Count(c.Total(), "case", "cases"))
 	case c.Failed > 0:
-		return fmt.Errorf("%d of %s failed", c.Failed, counted(c.Total(), "case", "cases"))
+		return fmt.Errorf("%d of %s failed", c.Failed, texts.Count(c.Total(), "case", "cases"))
 	case len(report.Untested) > 0:
-		return fmt.Errorf("%s without a case", counted(len(report.Untested), "policy is", "policies are"))
+		return fmt.Errorf("%s without a case", texts.Count(len(report.Untested), "policy is", "policies are"))
 	case c.Total() == 0:
 		return options.Usagef("no case was run")
 	}
 	return nil
-}
-
-// counted returns a number and a noun.
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/rollouts"
 )
 
@@ -34,7 +37,7 @@ type planCommand struct {
 }
 
 func outputs() []string {
-	return []string{options.OutputTable, options.OutputYAML, options.OutputJSON}
+	return []string{printers.Table, printers.YAML, printers.JSON}
 }
 
 // failing are the values of --fail-on.
@@ -45,16 +48,16 @@ var failing = map[string]rollouts.Takes{
 func failures() []string { return []string{"restart", "migration", "never", "blocked"} }
 
 func newPlanCommand(program options.Program) *cobra.Command {
-	c := &planCommand{program: program, sources: options.NewSources(), output: options.OutputTable}
+	c := &planCommand{program: program, sources: options.NewSources(), output: printers.Table}
 	cmd := &cobra.Command{
 		Use:   "plan (VM ... [--set FIELD=VALUE] | -f FILE ...)",
 		Short: "Show when each change of a virtual machine reaches the running guest",
 		Long: `Show when each change of a virtual machine reaches the running guest.
 
 With -f, plan shows what happens if you apply the files: the cluster applies them as a dry run, as kubectl apply does, and
-changes nothing. With names, plan shows the changes of these virtual machines that are still pending; with --set, also those
-that you consider. A field is relative to spec.template.spec, unless it starts with spec or metadata. Items of lists have their
-names in brackets.
+changes nothing. With names, plan shows what is not applied to these virtual machines yet: what differs from what runs, what is
+in progress, and at what KubeVirt fails. With --set, it also shows the changes that you consider. A field is relative to
+spec.template.spec, unless it starts with spec or metadata. Items of lists have their names in brackets.
 
 A change takes one of these:
 
@@ -65,7 +68,8 @@ A change takes one of these:
   Blocked          it waits until something else ends or exists
   Never            it has no effect, not even by a restart
 
-With --fail-on, the exit code is 1 if a change takes one of the given values, so that CI can stop it.`,
+With --fail-on, the exit code is 1 if a change takes one of the given values, so that CI can stop it. It is also 1 if a virtual
+machine has no plan, for example because the cluster denies its file. Those of the others are printed.`,
 		Example: program.Examples(`  # Show what happens to the running virtual machine if you apply a file
   PROGRAM rollout plan -f vm.yaml
 
@@ -79,6 +83,12 @@ With --fail-on, the exit code is 1 if a change takes one of the given values, so
   PROGRAM rollout plan -f manifests -R --fail-on restart,never -o json`),
 		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if c.sources.HasFiles() {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return options.CompleteNames(cmd, c.sources.Config, apikinds.VirtualMachines.GroupVersionResource())
+		},
 	}
 	options.AddClusterFlags(cmd, c.sources.Config, "", "Namespace of virtual machines that name none")
 	flags := cmd.Flags()
@@ -137,14 +147,24 @@ func names(args []string) ([]string, error) {
 
 // run reads, plans and prints. It returns an error for --fail-on after it has printed everything.
 func (c *planCommand) run(ctx context.Context, args []string) error {
-	plans, err := c.plans(ctx, args)
+	all, err := c.plans(ctx, args)
 	if err != nil {
 		return err
 	}
-	if err := c.write(plans); err != nil {
-		return err
+	if len(all.plans) > 0 || c.output != printers.Table {
+		if err := c.write(all); err != nil {
+			return err
+		}
 	}
-	return c.failure(plans)
+	return joined(all.failure(c.program), c.failure(all.plans))
+}
+
+// joined is one error with the texts of two.
+func joined(first, second error) error {
+	if first == nil || second == nil {
+		return cmp.Or(first, second)
+	}
+	return fmt.Errorf("%w; %w", first, second)
 }
 
 // failure returns an error that counts the changes of --fail-on.

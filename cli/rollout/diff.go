@@ -8,12 +8,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/apikinds"
@@ -34,7 +30,8 @@ func newDiffCommand(program options.Program) *cobra.Command {
 		Short: "Show how a running virtual machine differs from what is written",
 		Long: `Show how a running virtual machine differs from what is written.
 
-Lines with - are what runs, lines with + are what is written. Each field has a line with when it takes effect. Values of
+Lines with - are what runs, lines with + are what is written. A change that is in progress, and a field at which KubeVirt fails,
+are differences too. Each field has a line with when it takes effect. Values of
 cloud-init and passwords are shown by their length, and long values are shortened. The exit code is 1 if there is a
 difference, as that of kubectl diff.`,
 		Example: program.Examples(`  PROGRAM rollout diff vm/db -n shop`),
@@ -49,7 +46,7 @@ difference, as that of kubectl diff.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return completeNames(cmd, c.sources.Config, apikinds.VirtualMachines.GroupVersionResource())
+			return options.CompleteNames(cmd, c.sources.Config, apikinds.VirtualMachines.GroupVersionResource())
 		},
 	}
 	options.AddClusterFlags(cmd, c.sources.Config, "", "Namespace of the virtual machine")
@@ -61,10 +58,11 @@ func (c *diffCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	plans, err := p.named(ctx, args, nil)
+	all, err := p.named(ctx, args, nil)
 	if err != nil {
 		return err
 	}
+	plans := all.plans
 	out := bufio.NewWriter(c.program.Streams.Out)
 	changes := 0
 	for i := range plans {
@@ -77,10 +75,11 @@ func (c *diffCommand) run(ctx context.Context, args []string) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	var differs error
 	if changes > 0 {
-		return errors.New("what runs differs from what is written")
+		differs = errors.New("what runs differs from what is written")
 	}
-	return nil
+	return joined(all.failure(c.program), differs)
 }
 
 // writeDiff writes the changes of a plan in the form of a unified diff. A plan without changes has none.
@@ -92,6 +91,10 @@ func (p *plan) writeDiff(w io.Writer) {
 	for i := range p.Changes {
 		change := &p.Changes[i]
 		fmt.Fprintf(w, "@@ %s%s: %s @@\n", change.Field, layer(change), change.Takes)
+		if change.Old == change.New { // the value is not at fault
+			writeValue(w, " ", change.New)
+			continue
+		}
 		writeValue(w, "-", change.Old)
 		writeValue(w, "+", change.New)
 	}
@@ -118,26 +121,4 @@ func writeValue(w io.Writer, sign, value string) {
 		words := strings.TrimLeft(line, " ")
 		fmt.Fprintln(w, sign+line[:len(line)-len(words)]+texts.OneLine(words))
 	}
-}
-
-// completionTimeout bounds how long a shell waits for names of virtual machines.
-const completionTimeout = 2 * time.Second
-
-// completeNames completes names of virtual machines or rollouts.
-func completeNames(cmd *cobra.Command, config *genericclioptions.ConfigFlags, resource schema.GroupVersionResource) ([]string, cobra.ShellCompDirective) {
-	cluster, err := options.Connect(config)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	list, err := cluster.Client.Resource(resource).Namespace(cluster.Namespace).List(ctx, metav1.ListOptions{Limit: machinesPage})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	found := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		found = append(found, list.Items[i].GetName())
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
 }

@@ -14,12 +14,13 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cli/options"
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/rollouts"
+	"github.com/virtward/virtward/texts"
 )
 
 // plan is what is printed of one virtual machine.
@@ -62,8 +63,42 @@ func newPlanner(ctx context.Context, program options.Program, sources *options.S
 	return &planner{cluster: cluster, facts: facts}, nil
 }
 
+// planned are the plans of VMs, and why others have none.
+type planned struct {
+	plans  []plan
+	failed []error
+}
+
+// add adds a plan, or why there is none. It returns an error if the command is interrupted.
+func (p *planned) add(ctx context.Context, one *plan, err error) error {
+	switch {
+	case err == nil:
+		p.plans = append(p.plans, *one)
+	case ctx.Err() != nil:
+		return err
+	default:
+		p.failed = append(p.failed, err)
+	}
+	return nil
+}
+
+// failure is an error if a VM has no plan. Each reason is on standard error, unless the error has the only one.
+func (p *planned) failure(program options.Program) error {
+	switch total := len(p.plans) + len(p.failed); {
+	case len(p.failed) == 0:
+		return nil
+	case total == 1:
+		return p.failed[0]
+	default:
+		for _, err := range p.failed {
+			fmt.Fprintln(program.Streams.ErrOut, "not planned:", texts.OneLine(err.Error()))
+		}
+		return fmt.Errorf("%d of %d virtual machines could not be planned", len(p.failed), total)
+	}
+}
+
 // plans are those of the files or of the named VMs. Notes about skipped documents are on standard error.
-func (c *planCommand) plans(ctx context.Context, args []string) ([]plan, error) {
+func (c *planCommand) plans(ctx context.Context, args []string) (*planned, error) {
 	p, err := newPlanner(ctx, c.program, &c.sources)
 	if err != nil {
 		return nil, err
@@ -75,6 +110,9 @@ func (c *planCommand) plans(ctx context.Context, args []string) ([]plan, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := offline.MatchAll(ctx, p.cluster, p.facts, documents); err != nil {
+		return nil, err
+	}
 	found, notes := virtualMachines(documents)
 	for _, note := range notes {
 		fmt.Fprintln(c.program.Streams.ErrOut, "note:", note)
@@ -82,13 +120,15 @@ func (c *planCommand) plans(ctx context.Context, args []string) ([]plan, error) 
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s: no VirtualMachine", c.sources.Names())
 	}
-	var plans []plan
+	plans := &planned{}
 	for _, d := range found {
 		one, err := p.file(ctx, d)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", d.Location(), err)
+			err = fmt.Errorf("%s: %w", d.Location(), err)
 		}
-		plans = append(plans, *one)
+		if err := plans.add(ctx, one, err); err != nil {
+			return nil, err
+		}
 	}
 	return plans, nil
 }
@@ -98,7 +138,7 @@ func (p *planner) get(ctx context.Context, namespace, name string) (*unstructure
 }
 
 // named plans what is pending, or the settings of --set.
-func (p *planner) named(ctx context.Context, args, set []string) ([]plan, error) {
+func (p *planner) named(ctx context.Context, args, set []string) (*planned, error) {
 	list, err := names(args)
 	if err != nil {
 		return nil, err
@@ -107,22 +147,25 @@ func (p *planner) named(ctx context.Context, args, set []string) ([]plan, error)
 	if err != nil {
 		return nil, err
 	}
-	var plans []plan
+	plans := &planned{}
 	for _, name := range list {
-		current, err := p.get(ctx, p.cluster.Namespace, name)
-		if err != nil {
-			return nil, fmt.Errorf("reading VirtualMachine %s/%s: %w", p.cluster.Namespace, name, err)
-		}
-		one, err := p.change(ctx, current, given)
-		if err != nil {
+		one, err := p.one(ctx, name, given)
+		if err := plans.add(ctx, one, err); err != nil {
 			return nil, err
 		}
-		plans = append(plans, *one)
 	}
 	return plans, nil
 }
 
-// change plans settings; without any, what is pending.
+func (p *planner) one(ctx context.Context, name string, given []setting) (*plan, error) {
+	current, err := p.get(ctx, p.cluster.Namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("reading VirtualMachine %s/%s: %w", p.cluster.Namespace, name, err)
+	}
+	return p.change(ctx, current, given)
+}
+
+// change plans settings; without any, what is pending and live.
 func (p *planner) change(ctx context.Context, current *unstructured.Unstructured, given []setting) (*plan, error) {
 	if len(given) == 0 {
 		return p.plan(ctx, current, current)
@@ -190,7 +233,7 @@ func typed(object *unstructured.Unstructured, into *v1.VirtualMachine) error {
 	if err != nil {
 		return err
 	}
-	if err := decodelimits.Object(data, reflect.TypeFor[v1.VirtualMachine]()); err != nil {
+	if err := decode.Object(data, reflect.TypeFor[v1.VirtualMachine]()); err != nil {
 		return err
 	}
 	return json.Unmarshal(data, into)

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -51,6 +52,9 @@ func serve(t *testing.T, objects map[string]string) string {
 			w.WriteHeader(http.StatusForbidden)
 			object = []byte(clitest.Forbidden)
 		case r.Method == http.MethodPatch:
+			if objects["denied"] != "" && denies(t, w, r, objects["denied"]) {
+				return
+			}
 			if r.URL.Query().Get("dryRun") != "All" || r.Header.Get("Content-Type") != "application/merge-patch+json" {
 				t.Errorf("%s %s is no dry run", r.Method, r.URL)
 			}
@@ -71,6 +75,24 @@ func serve(t *testing.T, objects map[string]string) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// denies denies a patch that has a text.
+func denies(t *testing.T, w http.ResponseWriter, r *http.Request, text string) bool {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(string(body), text) {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return false
+	}
+	w.WriteHeader(http.StatusUnprocessableEntity)
+	if _, err := w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"` + text + ` is denied"}`)); err != nil {
+		t.Error(err)
+	}
+	return true
 }
 
 func call(t *testing.T, objects map[string]string, stdin string, args ...string) clitest.Result {
@@ -124,6 +146,7 @@ type plans struct {
 		rollouts.Result
 		Notes []string
 	}
+	NotPlanned []string
 }
 
 func decode(t *testing.T, got clitest.Result) plans {
@@ -159,6 +182,114 @@ func TestPending(t *testing.T) {
 	}
 	if got := call(t, objects(), "", "db"); got.Out != "VirtualMachine shop/db\nNo change is pending.\n" {
 		t.Error(got.Out)
+	}
+}
+
+// inProgress makes the VM one whose sockets KubeVirt has plugged, and whose guest waits for the migration.
+func inProgress(all map[string]string) {
+	for _, path := range []string{vmPath, vmiPath} {
+		all[path] = strings.Replace(all[path], "sockets: 2", "sockets: 4", 1)
+	}
+	all[vmiPath] = strings.Replace(all[vmiPath], `conditions: [`, `currentCPUTopology: {sockets: 2, cores: 1, threads: 1}, conditions: [{type: HotVCPUChange, status: "True"}, `, 1)
+}
+
+// TestInProgress holds that plan, diff and status say the same of a change that KubeVirt has written to the instance.
+func TestInProgress(t *testing.T) {
+	all := objects()
+	inProgress(all)
+	const field = "spec.template.spec.domain.cpu.sockets"
+	got := call(t, all, "", "vm/db", "--fail-on", "migration")
+	if got.Code != clitest.ExitFailed || got.ErrOut != "error: changes of --fail-on: 1 LiveOnMigration\n" || !strings.Contains(got.Out, field+"  2     4        LiveOnMigration\n") {
+		t.Errorf("plan: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	p := decode(t, call(t, all, "", "vm/db", "-o", "json")).Plans[0]
+	if len(p.Changes) != 1 || !p.Changes[0].InProgress || p.Changes[0].Patched {
+		t.Errorf("%+v", p.Changes)
+	}
+	got = run(t, all, "diff", "db")
+	if want := "--- shop/db (runs)\n+++ shop/db (written)\n@@ " + field + ": LiveOnMigration @@\n-2\n+4\n"; got.Code != clitest.ExitFailed || got.Out != want {
+		t.Errorf("diff: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	got = run(t, all, "status", "db", "--fail-on", "migration")
+	if got.Code != clitest.ExitFailed || !strings.Contains(got.Out, "LiveOnMigration   domain.cpu.sockets") {
+		t.Errorf("status: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	// A change that is considered is shown beside it.
+	got = call(t, all, "", "vm/db", "--set", "hostname=x")
+	if got.Code != clitest.ExitOK || !strings.Contains(got.Out, field+" ") || !strings.Contains(got.Out, "spec.template.spec.hostname ") {
+		t.Errorf("plan --set: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+}
+
+// TestMissing holds that a reference to nothing is a change of a VM that has no other one.
+func TestMissing(t *testing.T) {
+	all := objects()
+	all[vmPath] = strings.Replace(all[vmPath], "{runStrategy: Always,", "{runStrategy: Always, instancetype: {name: huge, kind: VirtualMachineInstancetype},", 1)
+	got := call(t, all, "", "vm/db", "--fail-on", "blocked")
+	const want = `VirtualMachine shop/db
+FIELD              RUNS  DESIRED  TAKES
+spec.instancetype  –     huge     Blocked
+
+Blocked: VirtualMachineInstancetype "huge" does not exist. KubeVirt applies no change of the VM until it does. Create it again, or name another one.
+  spec.instancetype
+`
+	if got.Code != clitest.ExitFailed || got.Out != want || got.ErrOut != "error: changes of --fail-on: 1 Blocked\n" {
+		t.Errorf("plan: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	if got := run(t, all, "diff", "db"); got.Code != clitest.ExitFailed || !strings.Contains(got.Out, "@@ spec.instancetype: Blocked @@\n+huge\n") {
+		t.Errorf("diff: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	if got := run(t, all, "status", "db", "--fail-on", "blocked"); got.Code != clitest.ExitFailed || !strings.Contains(got.Out, "Blocked   spec.instancetype") {
+		t.Errorf("status: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	for _, path := range []string{revisionPath} { // the instance was started with the name
+		all[path] = strings.Replace(all[path], "{runStrategy: Always,", "{runStrategy: Always, instancetype: {name: huge, kind: VirtualMachineInstancetype},", 1)
+	}
+	if got := run(t, all, "diff", "db"); got.Code != clitest.ExitFailed || !strings.Contains(got.Out, "@@ spec.instancetype: Blocked @@\n huge\n") {
+		t.Errorf("diff of the same name: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	all[vmPath] = strings.Replace(all[vmPath], "kind: VirtualMachineInstancetype", "kind: Huge", 1)
+	if got := call(t, all, "", "vm/db"); !strings.Contains(got.Out, `Blocked: The kind "Huge" does not exist.`) {
+		t.Errorf("an unknown kind: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+}
+
+// TestPartial holds that the plans of the other files are printed if one is denied.
+func TestPartial(t *testing.T) {
+	all := objects()
+	all["denied"] = "nowhere"
+	files := manifest("{hostname: nowhere}") + "---\n" + manifest("{hostname: x}")
+	got := call(t, all, files, "-f", "-", "--fail-on", "restart")
+	if got.Code != clitest.ExitFailed || !strings.HasPrefix(got.Out, "VirtualMachine shop/db\nFIELD") || !strings.Contains(got.Out, "hostname  –     x        Restart") ||
+		got.ErrOut != "not planned: standard input: document 1: the cluster rejects the change of VirtualMachine shop/db: nowhere is denied\nerror: 1 of 2 virtual machines could not be planned; changes of --fail-on: 1 Restart\n" {
+		t.Errorf("%d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	got = call(t, all, files, "-f", "-", "-o", "json")
+	if p := decode(t, got); got.Code != clitest.ExitFailed || len(p.NotPlanned) != 1 || !strings.Contains(p.NotPlanned[0], "nowhere is denied") || p.Plans[0].Changes[0].New != "x" {
+		t.Errorf("%d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	got = call(t, all, manifest("{hostname: nowhere}"), "-f", "-")
+	if got.Code != clitest.ExitFailed || got.Out != "" || got.ErrOut != "error: standard input: document 1: the cluster rejects the change of VirtualMachine shop/db: nowhere is denied\n" {
+		t.Errorf("only one: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	got = call(t, all, "", "web", "db")
+	if got.Code != clitest.ExitFailed || got.Out != "VirtualMachine shop/db\nNo change is pending.\n" || !strings.Contains(got.ErrOut, "not planned: reading VirtualMachine shop/web:") || !strings.HasSuffix(got.ErrOut, "error: 1 of 2 virtual machines could not be planned\n") {
+		t.Errorf("names: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+}
+
+// TestAnnounced holds that a plan says where KubeVirt announces a restart that no change needs.
+func TestAnnounced(t *testing.T) {
+	got := call(t, objects(), manifest("{domain: {cpu: {model: host-model}}}"), "-f", "-")
+	const want = `VirtualMachine shop/db
+FIELD                                RUNS  DESIRED     TAKES
+spec.template.spec.domain.cpu.model  –     host-model  Live
+
+Live: The VM already runs with this value, so that nothing changes.
+  spec.template.spec.domain.cpu.model (KubeVirt announces a restart nevertheless)
+`
+	if got.Code != clitest.ExitOK || got.Out != want {
+		t.Errorf("%d\n%s%s", got.Code, got.Out, got.ErrOut)
 	}
 }
 
@@ -280,6 +411,7 @@ func TestSetItems(t *testing.T) {
 	all := objects()
 	for _, path := range []string{vmPath, vmiPath, revisionPath} {
 		all[path] = strings.Replace(all[path], "devices: {}", "devices: {disks: [{name: root, disk: {bus: virtio}}, {name: data, disk: {bus: scsi}}]}", 1)
+		all[path] = strings.Replace(all[path], "architecture: amd64", "architecture: amd64, volumes: [{name: root, containerDisk: {image: root}}, {name: data, containerDisk: {image: data}}]", 1)
 	}
 	p := decode(t, call(t, all, "", "db", "-o", "json", "--set", "domain.devices.disks[data].disk.bus=virtio", "--set", "domain.devices.disks[root]-")).Plans[0]
 	if len(p.Changes) != 2 || p.Changes[0].Field != "spec.template.spec.domain.devices.disks[data].disk.bus" || p.Changes[1].Field != "spec.template.spec.domain.devices.disks[root]" || p.Changes[1].New != "" {

@@ -1,9 +1,11 @@
 package rollout_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +23,7 @@ import (
 	"github.com/virtward/virtward/rollouts"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/crds"
+	"github.com/virtward/virtward/test/planes"
 )
 
 // pauseAndResume changes the spec of a rollout, by what its status says.
@@ -38,7 +41,10 @@ func pauseAndResume(t *testing.T, cluster *controlplane.ControlPlane) {
 		if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(r), r); err != nil {
 			t.Fatal(err)
 		}
-		r.Status.Phase = phase
+		r.Status.Phase, r.Status.Finished = phase, nil
+		if phase == v1alpha1.PhaseComplete || phase == v1alpha1.PhaseFailed {
+			r.Status.Finished, r.Status.ObservedGeneration = &metav1.Time{Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)}, r.Generation
+		}
 		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionStatus(map[bool]string{true: "True", false: "False"}[phase == v1alpha1.PhasePaused]), Reason: reason, Message: message})
 		if err := cluster.Client().Status().Update(t.Context(), r); err != nil {
 			t.Fatal(err)
@@ -66,8 +72,26 @@ func pauseAndResume(t *testing.T, cluster *controlplane.ControlPlane) {
 	call("resume", "resumed", false, 2)
 	status(v1alpha1.PhasePaused, v1alpha1.ReasonNotAuthorized, "alice may not")
 	call("resume", "cannot be resumed: alice may not", false, 2)
-	status(v1alpha1.PhaseFailed, v1alpha1.ReasonNotPaused, "")
+	ended := func(verb string, phase v1alpha1.Phase) {
+		t.Helper()
+		status(phase, v1alpha1.ReasonNotPaused, "")
+		before := r.Generation
+		got := clitest.Call(t, "", "rollout", verb, "larger", "-n", "shop", "--kubeconfig", cluster.Kubeconfig())
+		if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(r), r); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("error: VirtualMachineRollout shop/larger: it ended at 2026-03-04T05:06:07Z, and its phase is %s: there is nothing to %s\n", phase, verb)
+		if got.Code != clitest.ExitFailed || got.Out != "" || got.ErrOut != want || r.Generation != before {
+			t.Errorf("%s of a rollout that has ended: %d, %q, %q, generation %d", verb, got.Code, got.Out, got.ErrOut, r.Generation)
+		}
+	}
+	ended("pause", v1alpha1.PhaseFailed)
 	call("resume", "resumed: the failed virtual machines are tried again", false, 3)
+	ended("resume", v1alpha1.PhaseComplete)
+	ended("pause", v1alpha1.PhaseComplete)
+	if got := clitest.Call(t, "", "rollout", "pause", "none", "larger", "-n", "shop", "--kubeconfig", cluster.Kubeconfig()); got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "VirtualMachineRollout shop/none: ") || !strings.Contains(got.ErrOut, "; VirtualMachineRollout shop/larger: it ended at ") {
+		t.Errorf("two rollouts: %d, %s", got.Code, got.ErrOut)
+	}
 	if got := clitest.Call(t, "", "rollout", "pause", "none", "-n", "shop", "--kubeconfig", cluster.Kubeconfig()); got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "VirtualMachineRollout shop/none: ") {
 		t.Errorf("a rollout that does not exist: %d, %s", got.Code, got.ErrOut)
 	}
@@ -87,15 +111,7 @@ func TestServer(t *testing.T) {
 	}
 	served := []string{"kubevirts.kubevirt.io", "virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"}
 	definitions = slices.DeleteFunc(definitions, func(d *apiextensionsv1.CustomResourceDefinition) bool { return !slices.Contains(served, d.Name) })
-	cluster, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: definitions})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := planes.Start(t, controlplane.Options{CRDs: definitions})
 	vm := create(t, cluster.Client())
 
 	edit := strings.Replace(manifest("{hostname: web, domain: {cpu: {sockets: 4}}}"), "name: db", "name: db, namespace: shop", 1)

@@ -14,13 +14,11 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/cli/options"
-	"github.com/virtward/virtward/parallel"
+	"github.com/virtward/virtward/cli/printers"
+	"github.com/virtward/virtward/limits/parallel"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/rollouts"
 )
-
-// outputWide is the table with reasons.
-const outputWide = "wide"
 
 // machinesPage is the number of virtual machines that are read together.
 const machinesPage = 100
@@ -36,12 +34,12 @@ type statusCommand struct {
 }
 
 func newStatusCommand(program options.Program) *cobra.Command {
-	c := &statusCommand{program: program, sources: options.NewSources(), output: options.OutputTable}
-	outputs := []string{options.OutputTable, outputWide, options.OutputYAML, options.OutputJSON}
+	c := &statusCommand{program: program, sources: options.NewSources(), output: printers.Table}
+	outputs := append(c.printer().Formats(), printers.YAML, printers.JSON) // of the statuses, not of the lines
 	cmd := &cobra.Command{
 		Use:   "status [VM ...]",
-		Short: "Show what running virtual machines have not got yet",
-		Long: `Show what running virtual machines have not got yet: which fields, when they take effect, since when, and why.
+		Short: "Show changes that are not applied to running virtual machines yet",
+		Long: `Show changes that are not applied to running virtual machines yet: which fields, when they take effect, since when, and why.
 
 Without names, status shows the virtual machines of the namespace that have a pending change; with -A, those of all namespaces.
 KubeVirt's condition RestartRequired names no fields: the column TAKES names those that need a restart.
@@ -61,7 +59,7 @@ With --fail-on, the exit code is 1 if a pending change takes one of the given va
 		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args, outputs) },
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return completeNames(cmd, c.sources.Config, apikinds.VirtualMachines.GroupVersionResource())
+			return options.CompleteNames(cmd, c.sources.Config, apikinds.VirtualMachines.GroupVersionResource())
 		},
 	}
 	options.AddClusterFlags(cmd, c.sources.Config, "", "Namespace of the virtual machines")

@@ -195,7 +195,7 @@ func TestDiff(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	all := fleet(t)
-	for _, command := range []string{"status", "diff"} {
+	for _, command := range []string{"status", "diff", "plan"} {
 		got := clitest.Call(t, "", "__complete", "rollout", command, "--server", serve(t, all), "-n", "shop", "")
 		if !strings.HasPrefix(got.Out, "db\nold\nweb\n") {
 			t.Errorf("%s: %q", command, got.Out)

@@ -11,11 +11,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/cli-runtime/pkg/printers"
-	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
-	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -24,28 +22,25 @@ const shownFields = 2
 
 // write writes the statuses. Virtual machines without a pending change are only in the table if they are named.
 func (c *statusCommand) write(all []status, named bool) error {
-	out := bufio.NewWriter(c.program.Streams.Out)
-	var err error
-	switch c.output {
-	case options.OutputJSON:
-		err = texts.WriteJSON(out, map[string]any{"virtualMachines": present(all)})
-	case options.OutputYAML:
-		var data []byte
-		if data, err = yaml.Marshal(map[string]any{"virtualMachines": present(all)}); err == nil {
-			_, err = out.Write(data)
-		}
-	default:
-		err = c.writeTable(out, all, named)
+	if c.output == printers.JSON || c.output == printers.YAML {
+		return printers.Document(c.program.Streams.Out, c.output, printers.List[status]("virtualMachines")(all))
 	}
-	return errors.Join(err, out.Flush())
+	out := bufio.NewWriter(c.program.Streams.Out)
+	return errors.Join(c.writeTable(out, all, named), out.Flush())
 }
 
-// present is a list that is not null in JSON.
-func present(all []status) []status {
-	if all == nil {
-		return []status{}
+// line is a row of the table: a reason why changes of a virtual machine are pending.
+type line struct{ namespace, name, takes, fields, since, announced, reason string }
+
+// printer prints lines.
+func (c *statusCommand) printer() *printers.Printer[line] {
+	return &printers.Printer[line]{
+		Columns: []string{"NAMESPACE", "NAME", "TAKES", "FIELDS", "SINCE", "KUBEVIRT", "REASON"}, Wide: 2,
+		Row: func(l *line) []string {
+			return []string{l.namespace, l.name, l.takes, l.fields, l.since, l.announced, l.reason}
+		},
+		Namespaced: true, AllNamespaces: c.all,
 	}
-	return all
 }
 
 func (c *statusCommand) writeTable(out io.Writer, all []status, named bool) error {
@@ -53,15 +48,14 @@ func (c *statusCommand) writeTable(out io.Writer, all []status, named bool) erro
 	if !named {
 		shown = slices.DeleteFunc(shown, func(s status) bool { return len(s.Pending) == 0 && !s.failed && s.RestartRequired == "" })
 	}
-	columns := printers.GetNewTabWriter(out)
-	if len(shown) > 0 {
-		c.row(columns, "NAMESPACE", "NAME", "TAKES", "FIELDS", "SINCE", "KUBEVIRT", "REASON")
-	}
+	var lines []line
 	for i := range shown {
-		c.writeRows(columns, &shown[i])
+		lines = append(lines, c.lines(&shown[i])...)
 	}
-	if err := columns.Flush(); err != nil {
-		return err
+	if len(lines) > 0 {
+		if err := c.printer().Table(out, c.output, lines); err != nil {
+			return err
+		}
 	}
 	running, pending := 0, 0
 	for i := range all {
@@ -83,20 +77,8 @@ func (c *statusCommand) writeTable(out io.Writer, all []status, named bool) erro
 	return nil
 }
 
-// row writes the columns of the output.
-func (c *statusCommand) row(w io.Writer, namespace, name, takes, fields, since, announced, reason string) {
-	cells := []string{name, takes, fields, since}
-	if c.all {
-		cells = append([]string{namespace}, cells...)
-	}
-	if c.output == outputWide {
-		cells = append(cells, announced, reason)
-	}
-	fmt.Fprintln(w, strings.Join(cells, "\t"))
-}
-
-// writeRows writes a row for each reason.
-func (c *statusCommand) writeRows(w io.Writer, s *status) {
+// lines returns a line for each reason.
+func (c *statusCommand) lines(s *status) (lines []line) {
 	const none = "–"
 	announced := none
 	if s.RestartRequired != "" {
@@ -112,8 +94,7 @@ func (c *statusCommand) writeRows(w io.Writer, s *status) {
 		case s.RestartRequired != "":
 			text = "KubeVirt requires a restart: " + texts.OneLine(s.RestartRequired)
 		}
-		c.row(w, s.Namespace, s.Name, none, none, none, announced, text)
-		return
+		return []line{{s.Namespace, s.Name, none, none, none, announced, text}}
 	}
 	for i := range s.Pending {
 		change := &s.Pending[i]
@@ -121,17 +102,18 @@ func (c *statusCommand) writeRows(w io.Writer, s *status) {
 		if change.WayOut != "" {
 			reason += " " + change.WayOut
 		}
-		c.row(w, s.Namespace, s.Name, texts.OneLine(change.Takes), c.fields(change), age(change.Since), announced, texts.OneLine(reason))
+		lines = append(lines, line{s.Namespace, s.Name, texts.OneLine(change.Takes), c.fields(change), age(change.Since), announced, texts.OneLine(reason)})
 	}
 	if s.Omitted > 0 {
-		c.row(w, s.Namespace, s.Name, none, fmt.Sprintf("and %d more", s.Omitted), none, announced, none)
+		lines = append(lines, line{s.Namespace, s.Name, none, fmt.Sprintf("and %d more", s.Omitted), none, announced, none})
 	}
+	return lines
 }
 
 // fields lists the fields of a change, without the path of the template.
 func (c *statusCommand) fields(change *v1alpha1.PendingChange) string {
 	shown := change.Fields
-	if c.output != outputWide {
+	if c.output != printers.Wide {
 		shown = shown[:min(len(shown), shownFields)]
 	}
 	var short []string

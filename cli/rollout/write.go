@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
-	"sigs.k8s.io/yaml"
-
-	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/rollouts"
 	"github.com/virtward/virtward/texts"
 )
@@ -17,21 +14,20 @@ import (
 // shownValue bounds a value in the table, in characters.
 const shownValue = 32
 
-func (c *planCommand) write(plans []plan) error {
-	out := bufio.NewWriter(c.program.Streams.Out)
-	var err error
-	switch c.output {
-	case options.OutputJSON:
-		err = texts.WriteJSON(out, map[string]any{"plans": plans})
-	case options.OutputYAML:
-		var data []byte
-		if data, err = yaml.Marshal(map[string]any{"plans": plans}); err == nil {
-			_, err = out.Write(data)
-		}
-	default:
-		err = writeTables(out, plans)
+func (c *planCommand) write(all *planned) error {
+	document := map[string]any{"plans": append([]plan{}, all.plans...)}
+	var failed []string
+	for _, err := range all.failed {
+		failed = append(failed, err.Error())
 	}
-	return errors.Join(err, out.Flush())
+	if failed != nil {
+		document["notPlanned"] = failed
+	}
+	if c.output != printers.Table {
+		return printers.Document(c.program.Streams.Out, c.output, document)
+	}
+	out := bufio.NewWriter(c.program.Streams.Out)
+	return errors.Join(writeTables(out, all.plans), out.Flush())
 }
 
 func writeTables(w io.Writer, plans []plan) error {
@@ -53,16 +49,14 @@ func (p *plan) writeTable(w io.Writer) error {
 		fmt.Fprintln(w, "note:", texts.OneLine(note))
 	}
 	if len(p.Changes) == 0 {
-		_, err := fmt.Fprintln(w, "No change is pending.")
+		text := "No change is pending."
+		if p.RestartRequired != "" {
+			text = fmt.Sprintf("No change is pending. KubeVirt requires a restart nevertheless: %s.", p.RestartRequired)
+		}
+		_, err := fmt.Fprintln(w, text)
 		return err
 	}
-	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "FIELD\tRUNS\tDESIRED\tTAKES")
-	for i := range p.Changes {
-		c := &p.Changes[i]
-		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", c.Field+layer(c), value(c.Old), value(c.New), c.Takes)
-	}
-	if err := columns.Flush(); err != nil {
+	if err := changePrinter.Table(w, printers.Table, p.Changes); err != nil {
 		return err
 	}
 	if p.Omitted > 0 {
@@ -70,6 +64,15 @@ func (p *plan) writeTable(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	return p.writeReasons(w)
+}
+
+// changePrinter prints the changes of a plan.
+var changePrinter = printers.Printer[rollouts.Change]{
+	Columns: []string{"FIELD", "RUNS", "DESIRED", "TAKES"},
+	Row: func(c *rollouts.Change) []string {
+		return []string{c.Field + layer(c), value(c.Old), value(c.New), string(c.Takes)}
+	},
+	Spacing: printers.Narrow,
 }
 
 // writeReasons writes each reason once, with the fields that it is about.
@@ -97,8 +100,11 @@ func (p *plan) writeReasons(w io.Writer) error {
 	return nil
 }
 
-// announced says that KubeVirt leaves a change pending silently.
+// announced says that KubeVirt leaves a change pending silently, or announces a restart that it does not need.
 func announced(c *rollouts.Change) string {
+	if c.Announced == rollouts.ByRestartRequired && c.Takes == rollouts.Live {
+		return " (KubeVirt announces a restart nevertheless)"
+	}
 	if c.Announced == rollouts.Silent && c.Takes != rollouts.Live && c.Takes != rollouts.NextStart {
 		return " (KubeVirt does not announce it)"
 	}

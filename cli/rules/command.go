@@ -1,19 +1,22 @@
 package rules
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/virtward/virtward/cli/catalogue"
+	"github.com/virtward/virtward/cli/catalogue/rejections"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
 
-//go:generate sh -c "go run ../../cmd/kubectl-virtward rules --output markdown > ../../docs/rules.md"
+//go:generate go run ../catalogue/gen ../..
 
 // command has the flags of rules.
 type command struct {
@@ -25,7 +28,7 @@ type command struct {
 }
 
 func outputs() []string {
-	return []string{options.OutputTable, options.OutputJSON, options.OutputMarkdown}
+	return []string{printers.Table, printers.JSON, printers.Markdown}
 }
 
 // scopeWords returns the values of --scope.
@@ -40,15 +43,15 @@ func scopeWords() []string {
 
 // NewCommand returns the command.
 func NewCommand(program options.Program) *cobra.Command {
-	c := &command{program: program, output: options.OutputTable}
+	c := &command{program: program, output: printers.Table}
 	cmd := &cobra.Command{
 		Use:   "rules [ID]",
 		Short: "List the built-in rules, or show one of them",
 		Long: `List the built-in rules, or show one of them.
 
 Rejections and warnings of Virtward name their rule: [virtward/arm64-disk-bus]. With its ID, this command shows all about
-the rule: what it requires, its severity, the objects that it applies to, what to do about a finding, and how to lower the
-severity.
+the rule: what it requires, its severity, the objects that it applies to, an object that violates it, the remedy as a JSON
+patch, and how to lower the severity.
 
 The column ON shows the hypervisors or the architectures of the rule.`,
 		Example: program.Examples(`  # List all rules
@@ -60,7 +63,7 @@ The column ON shows the hypervisors or the architectures of the rule.`,
   # Show one rule
   PROGRAM rules arm64-disk-bus`),
 		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
-		RunE: func(_ *cobra.Command, args []string) error { return c.run(args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.hypervisor, "hypervisor", "", "List only rules of this hypervisor: "+strings.Join(platform.HypervisorNames(), ", "))
@@ -114,7 +117,7 @@ func (c *command) validate(cmd *cobra.Command, args []string) error {
 	return options.Hypervisor(c.hypervisor)
 }
 
-func (c *command) run(args []string) error {
+func (c *command) run(ctx context.Context, args []string) error {
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
 		return err
@@ -133,9 +136,15 @@ func (c *command) run(args []string) error {
 		return err
 	}
 	switch {
-	case c.output == options.OutputJSON:
+	case c.output == printers.JSON:
 		return catalogue.WriteJSON(c.program.Streams.Out, entries, len(args) == 1)
-	case c.output == options.OutputMarkdown:
+	case c.output == printers.Markdown && len(args) == 1:
+		messages, err := rejections.New(registry).Messages(ctx, entries[0].ID, entries[0].Example)
+		if err != nil {
+			return err
+		}
+		return catalogue.WriteRule(c.program.Streams.Out, &entries[0], messages, "")
+	case c.output == printers.Markdown:
 		return catalogue.WriteMarkdown(c.program.Streams.Out, entries)
 	case len(args) == 1:
 		return catalogue.WritePage(c.program.Streams.Out, &entries[0])

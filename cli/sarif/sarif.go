@@ -5,8 +5,11 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/virtward/virtward/plugins"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/texts"
@@ -42,6 +45,7 @@ type (
 		ShortDescription     text        `json:"shortDescription"`
 		FullDescription      text        `json:"fullDescription"`
 		Help                 text        `json:"help"`
+		HelpURI              string      `json:"helpUri,omitempty"`
 		DefaultConfiguration level       `json:"defaultConfiguration"`
 		Properties           *properties `json:"properties,omitempty"`
 	}
@@ -167,14 +171,18 @@ func (r *Report) describe(found *Result) rule {
 		known = validators.Rule{ID: found.Rule, Severity: found.Severity, Remedy: found.Remedy}
 	}
 	title := cmp.Or(known.Title, known.ID)
-	see := strings.TrimSpace(known.Remedy + " See: " + help(known.ID))
-	if help(known.ID) == "" {
-		see = known.Remedy
+	command, page := describedAt(known.ID)
+	see := known.Remedy
+	if command != "" {
+		see = strings.TrimSpace(see + " See: " + command)
 	}
 	described := rule{
 		ID: known.ID, ShortDescription: text{title}, FullDescription: text{title + "."},
 		Help:                 text{see},
 		DefaultConfiguration: level{levelOf(known.Severity)},
+	}
+	if page != "" {
+		described.HelpURI = urlOf(page, r.run.Tool.Driver.Version)
 	}
 	if known.Security {
 		described.Properties = &properties{Tags: []string{"security"}}
@@ -182,18 +190,32 @@ func (r *Report) describe(found *Result) rule {
 	return described
 }
 
-// help is the command that describes a rule; empty if there is none.
-func help(id string) string {
-	if id == "unreadable" {
-		return ""
+// describedAt returns the command that describes a rule, and its page below docs/; both can be empty.
+func describedAt(id string) (command, page string) {
+	policy, ofPolicy := strings.CutPrefix(id, policies.RulePrefix)
+	switch {
+	case id == "unreadable":
+		return "", "explain-schema.md"
+	case ofPolicy:
+		return "kubectl get virtualmachinepolicy " + policy + " -o yaml", ""
+	case strings.HasPrefix(id, policytest.LintPrefix):
+		return "kubectl virtward policy lint --help", "policy-lint.md"
+	case id == plugins.Unreadable, slices.ContainsFunc(plugins.Rules(), func(r plugins.Rule) bool { return r.ID == id }):
+		return "kubectl virtward plugin lint --help", "plugins.md"
 	}
-	if policy, ok := strings.CutPrefix(id, policies.RulePrefix); ok {
-		return "kubectl get virtualmachinepolicy " + policy + " -o yaml"
+	return "kubectl virtward rules " + id, "rules/" + id + ".md"
+}
+
+// released matches the versions of releases, each of which is a tag of the repository.
+var released = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
+
+// urlOf is the URL of a page: that of a release, or the newest one for other versions of the program.
+func urlOf(page, version string) string {
+	at := "main"
+	if released.MatchString(version) {
+		at = version
 	}
-	if strings.HasPrefix(id, policytest.LintPrefix) {
-		return "kubectl virtward policy lint --help"
-	}
-	return "kubectl virtward rules " + id
+	return "https://github.com/virtward/virtward/blob/" + at + "/docs/" + page
 }
 
 func levelOf(severity validators.Severity) string {

@@ -38,6 +38,29 @@ func newAPI(flags *genericclioptions.ConfigFlags, namespace string, w io.Writer)
 	return &api{client: client, namespace: namespace}, nil
 }
 
+// Approver reviews and approves templates of any namespace, with the rights of the user.
+type Approver struct{ client rest.Interface }
+
+// NewApprover returns an Approver for the cluster that the flags select. Its warnings go to w.
+func NewApprover(flags *genericclioptions.ConfigFlags, w io.Writer) (*Approver, error) {
+	a, err := newAPI(flags, "", w)
+	if err != nil {
+		return nil, err
+	}
+	return &Approver{client: a.client}, nil
+}
+
+// Review returns what Virtward's API server says of a template, and changes nothing.
+func (a *Approver) Review(ctx context.Context, namespace, name string) (*subresources.TemplateReview, error) {
+	review := &subresources.TemplateReview{}
+	return review, (&api{a.client, namespace}).post(ctx, name, subresources.Approve, true, &subresources.ApproveOptions{}, review)
+}
+
+// Approve approves the template that has the digest of the options.
+func (a *Approver) Approve(ctx context.Context, namespace, name string, body *subresources.ApproveOptions) error {
+	return (&api{a.client, namespace}).post(ctx, name, subresources.Approve, false, body, &subresources.TemplateReview{})
+}
+
 // post sends a body to a subresource of a template, and reads the answer.
 func (a *api) post(ctx context.Context, name, subresource string, dryRun bool, body, answer any) error {
 	written, err := json.Marshal(body)

@@ -13,15 +13,15 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/texts"
 )
 
-// maxApprovalMessage bounds --message, in bytes, as the API does.
-const maxApprovalMessage = 1024
+// MaxApprovalMessage bounds --message, in bytes, as the API does.
+const MaxApprovalMessage = 1024
 
 // approval has the flags of template approve and template revoke.
 type approval struct {
@@ -36,7 +36,7 @@ type approval struct {
 
 func newApproval(program options.Program) *approval {
 	return &approval{
-		program: program, source: source{Sources: options.NewSources()}, output: options.OutputTable,
+		program: program, source: source{Sources: options.NewSources()}, output: printers.Table,
 		isTerminal: func() bool {
 			file, ok := program.Streams.In.(*os.File)
 			return ok && term.IsTerminal(int(file.Fd()))
@@ -46,7 +46,7 @@ func newApproval(program options.Program) *approval {
 
 func newApprove(program options.Program) *cobra.Command {
 	a := newApproval(program)
-	outputs := []string{options.OutputTable, options.OutputYAML, options.OutputJSON}
+	outputs := []string{printers.Table, printers.YAML, printers.JSON}
 	cmd := &cobra.Command{
 		Use:   "approve NAME",
 		Short: "Approve a template as it is now",
@@ -112,8 +112,8 @@ func (a *approval) validate(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) != 1:
 		return options.Usagef("name one template: see %s --help", cmd.CommandPath())
-	case len(a.message) > maxApprovalMessage:
-		return options.Usagef("--message: must have at most %d bytes, and has %d", maxApprovalMessage, len(a.message))
+	case len(a.message) > MaxApprovalMessage:
+		return options.Usagef("--message: must have at most %d bytes, and has %d", MaxApprovalMessage, len(a.message))
 	}
 	a.name = args[0]
 	return nil
@@ -183,8 +183,8 @@ func (a *approval) confirm(review *subresources.TemplateReview) error {
 // print writes the review.
 func (a *approval) print(ctx context.Context, review *subresources.TemplateReview) error {
 	out := a.program.Streams.Out
-	if a.output != options.OutputTable {
-		return printObject(out, review, a.output)
+	if a.output != printers.Table {
+		return printers.Document(out, a.output, review)
 	}
 	fmt.Fprintf(out, "Template: %s\nDigest:   %s\n", a.title(review), texts.OneLine(review.Digest))
 	switch approved := review.Approval; {
@@ -199,7 +199,7 @@ func (a *approval) print(ctx context.Context, review *subresources.TemplateRevie
 	}
 	if template, err := a.get(ctx); err == nil {
 		fmt.Fprintln(out, "\nParameters:")
-		if err := writeParameters(out, template.Spec.Parameters); err != nil {
+		if err := parameterPrinter.Table(out, printers.Table, template.Spec.Parameters); err != nil {
 			return err
 		}
 	} else {
@@ -212,11 +212,11 @@ func (a *approval) print(ctx context.Context, review *subresources.TemplateRevie
 		return nil
 	}
 	fmt.Fprintln(out, "\nAn approval does not cover:")
-	w := printers.GetNewTabWriter(out)
+	rows := make([][]string, len(review.Uncovered))
 	for i := range review.Uncovered {
-		fmt.Fprintf(w, "%s\t%s\n", texts.OneLine(review.Uncovered[i].Path), texts.OneLine(review.Uncovered[i].Reason))
+		rows[i] = []string{texts.OneLine(review.Uncovered[i].Path), texts.OneLine(review.Uncovered[i].Reason)}
 	}
-	return w.Flush()
+	return printers.Rows(out, printers.Kubectl, rows)
 }
 
 func (a *approval) title(review *subresources.TemplateReview) string {

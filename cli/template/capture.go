@@ -15,6 +15,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 )
 
 // capture has the flags of template create.
@@ -27,11 +28,11 @@ type capture struct {
 	ttl                                                 time.Duration
 	hasTTL, watch                                       bool
 	timeout                                             time.Duration
-	policy                                              string
+	policy, state                                       string
 }
 
 func newCapture(program options.Program) *cobra.Command {
-	c := &capture{program: program, Sources: options.NewSources(), output: options.OutputYAML}
+	c := &capture{program: program, Sources: options.NewSources(), output: printers.YAML}
 	cmd := &cobra.Command{
 		Use:   "create [NAME] --from-vm NAMESPACE/VM",
 		Short: "Make a template of a virtual machine",
@@ -67,19 +68,24 @@ virtualmachinesnapshots.`,
 	flags.StringVar(&c.template, "name", "", "The same as --template-name")
 	flags.StringToStringVar(&c.labels, "label", nil, "Labels of the template: KEY=VALUE")
 	flags.StringVar(&c.policy, "instancetype-policy", "", "What the template has of the instancetype and the preference: "+strings.Join(instancetypePolicies(), " (their fields), ")+" (the references); Expand if empty")
+	flags.StringVar(&c.state, "source-state", "", "State that the virtual machine must have during the snapshot: "+strings.Join(sourceStates(), ", ")+"; Any if empty")
 	flags.DurationVar(&c.ttl, "ttl", 0, "Delete the completed request after this time, such as 1h; by default it is kept")
 	flags.BoolVar(&c.watch, "watch", false, "Send the request, and show the progress until the template is complete")
 	flags.DurationVar(&c.timeout, "timeout", 0, "Time to wait with --watch; 0 waits without a limit")
 	flags.StringVarP(&c.output, "output", "o", c.output, "What to print: yaml, json")
 	options.AddClusterFlags(cmd, c.Config, ", for --watch and the namespace", "Namespace of the request and of the template")
-	options.CompleteFlags(cmd, map[string][]string{"output": {options.OutputYAML, options.OutputJSON}, "instancetype-policy": instancetypePolicies()})
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	options.CompleteFlags(cmd, map[string][]string{"output": {printers.YAML, printers.JSON}, "instancetype-policy": instancetypePolicies(), "source-state": sourceStates()})
 	return cmd
 }
 
 // instancetypePolicies are the values of --instancetype-policy.
 func instancetypePolicies() []string {
 	return []string{string(v1beta1.InstancetypeExpand), string(v1beta1.InstancetypeKeep)}
+}
+
+// sourceStates are the values of --source-state.
+func sourceStates() []string {
+	return []string{string(v1beta1.SourceAny), string(v1beta1.SourceQuiesced), string(v1beta1.SourceStopped)}
 }
 
 func (c *capture) validate(cmd *cobra.Command, args []string) error {
@@ -107,7 +113,10 @@ func (c *capture) validate(cmd *cobra.Command, args []string) error {
 	if err := options.OptionalOneOf("instancetype policy", c.policy, instancetypePolicies()); err != nil {
 		return err
 	}
-	return options.OneOf("output", c.output, []string{options.OutputYAML, options.OutputJSON})
+	if err := options.OptionalOneOf("source state", c.state, sourceStates()); err != nil {
+		return err
+	}
+	return options.OneOf("output", c.output, []string{printers.YAML, printers.JSON})
 }
 
 // vmNameOf splits --from-vm, and returns the name.
@@ -136,7 +145,7 @@ func (c *capture) run(ctx context.Context) error {
 		return err
 	}
 	if !c.watch {
-		return printObject(c.program.Streams.Out, request.Object, c.output)
+		return printers.Document(c.program.Streams.Out, c.output, request.Object)
 	}
 	cluster, err := options.Connect(c.Config)
 	if err != nil {
@@ -147,7 +156,7 @@ func (c *capture) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating the request: %w", err)
 	}
-	w := &watcher{requests: requests, created: created, streams: c.program.Streams, timeout: c.timeout, pause: watchPause}
+	w := &watcher{requests: requests, created: created, streams: c.program.Streams, timeout: c.timeout, pause: watchPause, object: "request", work: "capture"}
 	return w.run(ctx)
 }
 
@@ -159,7 +168,7 @@ func (c *capture) request(namespace string) (*unstructured.Unstructured, error) 
 		Spec: v1beta1.VirtualMachineTemplateRequestSpec{
 			VirtualMachineRef: v1beta1.VirtualMachineReference{Namespace: c.vmNamespace, Name: c.vmName},
 			TemplateName:      c.template, TemplateLabels: c.labels,
-			InstancetypePolicy: v1beta1.InstancetypePolicy(c.policy),
+			InstancetypePolicy: v1beta1.InstancetypePolicy(c.policy), SourceState: v1beta1.SourceState(c.state),
 		},
 	}
 	if c.name == "" {

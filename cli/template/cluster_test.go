@@ -70,6 +70,8 @@ spec:
 			strings.Replace(printed, "spec:\n", "spec:\n  templateLabels:\n    os: fedora\n    tier: a\n  templateName: golden\n  ttlSecondsAfterFinished: 3600\n", 1), "",
 		},
 		"an instancetype":    {[]string{"web", "--from-vm=shop/vm", "--instancetype-policy=Keep"}, 0, strings.Replace(printed, "spec:\n", "spec:\n  instancetypePolicy: Keep\n", 1), ""},
+		"a stopped source":   {[]string{"web", "--from-vm=shop/vm", "--source-state=Stopped"}, 0, strings.Replace(printed, "spec:\n", "spec:\n  sourceState: Stopped\n", 1), ""},
+		"an unknown state":   {[]string{"web", "--from-vm=shop/vm", "--source-state=Running"}, 2, "", "error: unknown source state \"Running\": the known ones are Any, Quiesced, Stopped\n"},
 		"an unknown policy":  {[]string{"web", "--from-vm=shop/vm", "--instancetype-policy=keep"}, 2, "", "error: unknown instancetype policy \"keep\": the known ones are Expand, Keep\n"},
 		"at once":            {[]string{"web", "--from-vm=shop/vm", "--ttl", "0s"}, 0, strings.Replace(printed, "spec:\n", "spec:\n  ttlSecondsAfterFinished: 0\n", 1), ""},
 		"no machine":         {[]string{"web"}, 2, "", "error: name the virtual machine with --from-vm NAMESPACE/NAME: see kubectl virtward template create --help\n"},

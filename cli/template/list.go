@@ -4,17 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/cli/artifacts"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/texts"
 )
@@ -29,42 +29,57 @@ type listing struct {
 
 	selector, output string
 	all              bool
+	// from is the repository whose artifacts are listed instead.
+	from     string
+	registry artifacts.Registry
 }
 
 func newList(program options.Program) *cobra.Command {
-	l := &listing{program: program, Sources: options.NewSources(), output: options.OutputTable}
-	outputs := []string{options.OutputTable, options.OutputYAML, options.OutputJSON, outputName}
+	l := &listing{program: program, Sources: options.NewSources(), output: printers.Table}
+	outputs := l.printer().Formats()
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the templates, and whether they are ready and approved",
 		Long: `List the templates, and whether they are ready and approved.
 
 A template is approved if its digest is the approved one, and if Virtward signed the approval: an edit ends it. The table names the parameters that need
-a value.`,
+a value.
+
+With --from, it lists the OCI artifacts of a repository of a registry instead, and needs no cluster.`,
 		Example: program.Examples(`  # List the templates of all namespaces
   PROGRAM template list -A
 
   # List those of a catalogue
-  PROGRAM template list -n templates -l os=fedora`),
+  PROGRAM template list -n templates -l os=fedora
+
+  # List those of a registry
+  PROGRAM template list --from oci://quay.io/templates/fedora`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := options.NoArguments(cmd, args); err != nil {
 				return err
 			}
+			if l.from != "" && (l.all || l.selector != "" || cmd.Flags().Changed("namespace")) {
+				return options.Usagef("--from lists artifacts of a registry, which have no namespace and no labels%s", options.SeeHelp(cmd))
+			}
 			return options.OneOf("output", l.output, outputs)
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if l.from != "" {
+				return l.registry.List(cmd.Context(), program, l.from, l.output)
+			}
+			return l.run(cmd.Context())
+		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&l.all, "all-namespaces", "A", false, "List the templates of all namespaces")
 	flags.StringVarP(&l.selector, "selector", "l", "", "List the templates with these labels, as kubectl")
 	flags.StringVarP(&l.output, "output", "o", l.output, "What to print: "+strings.Join(outputs, ", "))
+	flags.StringVar(&l.from, "from", "", "`oci://REGISTRY/REPOSITORY`: list the artifacts of a repository of a registry")
+	l.registry.AddFlags(cmd, program)
 	options.AddClusterFlags(cmd, l.Config, "", "Namespace of the templates")
 	options.CompleteFlags(cmd, map[string][]string{"output": outputs})
 	return cmd
 }
-
-// outputName prints the names only.
-const outputName = "name"
 
 func (l *listing) run(ctx context.Context) error {
 	cluster, err := options.Connect(l.Config)
@@ -92,46 +107,56 @@ func (l *listing) run(ctx context.Context) error {
 }
 
 func (l *listing) print(list *unstructured.UnstructuredList, namespace string) error {
-	out := l.program.Streams.Out
-	switch l.output {
-	case outputName:
-		for i := range list.Items {
-			fmt.Fprintf(out, "virtualmachinetemplate.template.kubevirt.io/%s\n", list.Items[i].GetName())
-		}
+	if len(list.Items) == 0 && l.output == printers.Table {
+		fmt.Fprintf(l.program.Streams.ErrOut, "No templates found in %s.\n", cmp.Or(namespace, "any namespace"))
 		return nil
-	case options.OutputTable:
-		if len(list.Items) == 0 {
-			fmt.Fprintf(l.program.Streams.ErrOut, "No templates found in %s.\n", cmp.Or(namespace, "any namespace"))
-			return nil
-		}
-		return l.table(out, list)
 	}
-	items := make([]any, len(list.Items))
+	all := make([]listed, len(list.Items))
 	for i := range list.Items {
-		list.Items[i].SetManagedFields(nil)
-		items[i] = list.Items[i].Object
+		all[i].object = &list.Items[i]
+		if l.output != printers.Table {
+			continue
+		}
+		var err error
+		if all[i].template, err = decode(all[i].object, false); err != nil {
+			return fmt.Errorf("%s/%s: %w", all[i].object.GetNamespace(), all[i].object.GetName(), err)
+		}
 	}
-	return printObject(out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items}, l.output)
+	return l.printer().Print(l.program.Streams.Out, l.output, all)
 }
 
-func (l *listing) table(out io.Writer, list *unstructured.UnstructuredList) error {
-	w := printers.GetNewTabWriter(out)
-	if l.all {
-		fmt.Fprint(w, "NAMESPACE\t")
+// listed is a template that is printed.
+type listed struct {
+	object *unstructured.Unstructured
+	// template is the object decoded, for the table.
+	template *v1beta1.VirtualMachineTemplate
+}
+
+// printer prints templates.
+func (l *listing) printer() *printers.Printer[listed] {
+	return &printers.Printer[listed]{
+		Columns: []string{"NAMESPACE", "NAME", "READY", "APPROVED", "REQUIRED", "DESCRIPTION"},
+		Row: func(of *listed) []string {
+			t := of.template
+			description := texts.OneLine(texts.Shorten(t.Annotations["description"], maxValue))
+			return []string{t.Namespace, t.Name, readyOf(t), approvedOf(t), requiredOf(t), description}
+		},
+		Namespaced: true, AllNamespaces: l.all,
+		Name: func(of *listed) string {
+			return "virtualmachinetemplate.template.kubevirt.io/" + of.object.GetName()
+		},
+		Document: listOf,
 	}
-	fmt.Fprintln(w, "NAME\tREADY\tAPPROVED\tREQUIRED\tDESCRIPTION")
-	for i := range list.Items {
-		template, err := decode(&list.Items[i], false)
-		if err != nil {
-			return fmt.Errorf("%s/%s: %w", list.Items[i].GetNamespace(), list.Items[i].GetName(), err)
-		}
-		if l.all {
-			fmt.Fprintf(w, "%s\t", template.Namespace)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", template.Name, readyOf(template), approvedOf(template), requiredOf(template),
-			texts.OneLine(texts.Shorten(template.Annotations["description"], maxValue)))
+}
+
+// listOf is a List of the API with the templates.
+func listOf(all []listed) any {
+	items := make([]any, len(all))
+	for i := range all {
+		all[i].object.SetManagedFields(nil)
+		items[i] = all[i].object.Object
 	}
-	return w.Flush()
+	return map[string]any{"apiVersion": "v1", "kind": "List", "items": items}
 }
 
 // readyOf is the condition Ready: its status, or the reason if it is not true.

@@ -3,20 +3,19 @@ package template
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/texts"
 )
 
 func newParameters(program options.Program) *cobra.Command {
 	s := &source{Sources: options.NewSources()}
-	output := options.OutputTable
+	output := printers.Table
 	cmd := &cobra.Command{
 		Use:   "parameters [NAME]",
 		Short: "List the parameters of a template",
@@ -30,13 +29,13 @@ func newParameters(program options.Program) *cobra.Command {
 			if err := s.take(cmd, args); err != nil {
 				return err
 			}
-			return options.OneOf("output", output, []string{options.OutputTable, options.OutputYAML, options.OutputJSON})
+			return options.OneOf("output", output, parameterPrinter.Formats())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return printParameters(cmd.Context(), program, s, output) },
 	}
 	s.addFlags(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", output, "What to print: table, yaml, json")
-	options.CompleteFlags(cmd, map[string][]string{"output": {options.OutputTable, options.OutputYAML, options.OutputJSON}})
+	cmd.Flags().StringVarP(&output, "output", "o", output, "What to print: "+strings.Join(parameterPrinter.Formats(), ", "))
+	options.CompleteFlags(cmd, map[string][]string{"output": parameterPrinter.Formats()})
 	return cmd
 }
 
@@ -46,21 +45,16 @@ func printParameters(ctx context.Context, program options.Program, s *source, ou
 	if err != nil {
 		return err
 	}
-	if output != options.OutputTable {
-		return printObject(program.Streams.Out, template.Spec.Parameters, output)
-	}
-	return writeParameters(program.Streams.Out, template.Spec.Parameters)
+	return parameterPrinter.Print(program.Streams.Out, output, template.Spec.Parameters)
 }
 
-// writeParameters writes a table of parameters.
-func writeParameters(out io.Writer, parameters []v1beta1.Parameter) error {
-	w := printers.GetNewTabWriter(out)
-	fmt.Fprintln(w, "NAME\tREQUIRED\tVALUE\tALLOWED\tDESCRIPTION")
-	for i := range parameters {
-		p := &parameters[i]
-		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\n", texts.OneLine(p.Name), p.Required, texts.OneLine(valueOf(p)), texts.OneLine(allowedBy(p)), texts.OneLine(p.Description))
-	}
-	return w.Flush()
+// parameterPrinter prints parameters.
+var parameterPrinter = printers.Printer[v1beta1.Parameter]{
+	Columns: []string{"NAME", "REQUIRED", "VALUE", "ALLOWED", "DESCRIPTION"},
+	Row: func(p *v1beta1.Parameter) []string {
+		return []string{texts.OneLine(p.Name), fmt.Sprint(p.Required), texts.OneLine(valueOf(p)), texts.OneLine(allowedBy(p)), texts.OneLine(p.Description)}
+	},
+	Document: printers.Itself[v1beta1.Parameter],
 }
 
 // maxValue bounds values in the table, in bytes.

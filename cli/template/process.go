@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubevirtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/cli/options"
-	"github.com/virtward/virtward/randomness"
+	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/templates/randomness"
 	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
@@ -30,7 +30,7 @@ type process struct {
 }
 
 func newProcess(program options.Program) *cobra.Command {
-	p := &process{program: program, source: source{Sources: options.NewSources()}, output: options.OutputYAML}
+	p := &process{program: program, source: source{Sources: options.NewSources()}, output: printers.YAML}
 	cmd := &cobra.Command{
 		Use:   "process [NAME]",
 		Short: "Render a template with values for its parameters",
@@ -69,7 +69,7 @@ Warnings, and the template's message, are written to standard error.`,
 
 // processOutputs are the values of --output.
 func processOutputs() []string {
-	return []string{options.OutputYAML, options.OutputJSON, outputName}
+	return []string{printers.YAML, printers.JSON, printers.Name}
 }
 
 func (p *process) validate(cmd *cobra.Command, args []string) error {
@@ -88,7 +88,7 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	if p.printsParams {
-		return printParameters(ctx, p.program, &p.source, options.OutputTable)
+		return printParameters(ctx, p.program, &p.source, printers.Table)
 	}
 	if p.file == "" && !p.local {
 		return p.remote(ctx, values)
@@ -143,7 +143,7 @@ func (p *process) remote(ctx context.Context, values map[string]string) error {
 
 // print writes the VirtualMachine, and the message to standard error.
 func (p *process) print(vm *kubevirtv1.VirtualMachine, message string) error {
-	if p.output == outputName {
+	if p.output == printers.Name {
 		fmt.Fprintf(p.program.Streams.Out, "virtualmachine.kubevirt.io/%s\n", texts.OneLine(vm.Name))
 	} else if err := printWithoutStatus(p.program.Streams.Out, vm, p.output); err != nil {
 		return err
@@ -162,18 +162,5 @@ func printWithoutStatus(w io.Writer, typed any, output string) error {
 	}
 	delete(object, "status")
 	unstructured.RemoveNestedField(object, "metadata", "managedFields")
-	return printObject(w, object, output)
-}
-
-// printObject writes an object as YAML or JSON.
-func printObject(w io.Writer, object any, output string) error {
-	if output == options.OutputJSON {
-		return texts.WriteJSON(w, object)
-	}
-	written, err := yaml.Marshal(object)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(written)
-	return err
+	return printers.Document(w, output, object)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/schemas"
 	"github.com/virtward/virtward/templates"
 )
 
@@ -56,7 +57,12 @@ func (s *source) read(ctx context.Context, stdin io.Reader) (*v1beta1.VirtualMac
 	if s.file == "" {
 		return s.get(ctx)
 	}
-	document, err := readOne(ctx, s.file, stdin)
+	return ReadFile(ctx, s.file, stdin)
+}
+
+// ReadFile reads the template of a file, which has no other object. The name - is that of standard input.
+func ReadFile(ctx context.Context, file string, stdin io.Reader) (*v1beta1.VirtualMachineTemplate, error) {
+	document, err := readOne(ctx, file, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +72,9 @@ func (s *source) read(ctx context.Context, stdin io.Reader) (*v1beta1.VirtualMac
 	}
 	if object.GetKind() != apikinds.VirtualMachineTemplate || object.GroupVersionKind().Group != v1beta1.GroupVersion.Group {
 		return nil, fmt.Errorf("%s: %s is not a VirtualMachineTemplate of %s", document.Location(), object.GetKind(), v1beta1.GroupVersion.Group)
+	}
+	if err := schemas.Match("", object.GroupVersionKind()); err != nil {
+		return nil, fmt.Errorf("%s: apiVersion: %w", document.Location(), err)
 	}
 	template, err := decode(object, true)
 	if err != nil {

@@ -159,15 +159,38 @@ parameters: [{name: ID, value: web}]
 ---
 `
 	got := clitest.Call(t, strings.Replace(one, "NAME", "a", 1)+"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---"+strings.Replace(one, "NAME", "b", 1), "template", "convert", "-f", "-")
-	if got.Code != 0 || strings.Count(got.Out, "kind: VirtualMachineTemplate\n") != 2 || strings.Count(got.Out, "---\n") != 1 || !strings.Contains(got.ErrOut, "Pod p is no Template and is left out") {
+	if got.Code != 0 || strings.Count(got.Out, "kind: VirtualMachineTemplate\n") != 2 || strings.Count(got.Out, "---\n") != 1 || !strings.Contains(got.ErrOut, "warning: standard input: document 2: Pod p of v1 is not a Template of template.openshift.io and is left out\n") {
 		t.Errorf("code %d, output:\n%s\nerrors:\n%s", got.Code, got.Out, got.ErrOut)
 	}
 	again := clitest.Call(t, strings.Split(got.Out, "---\n")[0], "template", "process", "-f", "-")
 	if again.Code != 0 || !strings.Contains(again.Out, "name: web") {
 		t.Errorf("code %d, output:\n%s\nerrors:\n%s", again.Code, again.Out, again.ErrOut)
 	}
+	script := clitest.Call(t, strings.Replace(one, "domain: {}", `domain: {}, volumes: [{name: init, cloudInitNoCloud: {userData: 'echo "${HOME}" ${ID}'}}]`, 1), "template", "convert", "-f", "-")
+	if script.Code != 0 || !strings.Contains(script.ErrOut, "objects[0].spec.template.spec.volumes[0].cloudInitNoCloud.userData: ${HOME} is kept as text: the Template has no such parameter\n") {
+		t.Errorf("code %d, errors:\n%s", script.Code, script.ErrOut)
+	}
+	if made := clitest.Call(t, script.Out, "template", "process", "-f", "-"); made.Code != 0 || !strings.Contains(made.Out, `userData: echo "${HOME}" web`) {
+		t.Errorf("code %d, output:\n%s\nerrors:\n%s", made.Code, made.Out, made.ErrOut)
+	}
+	number := clitest.Call(t, strings.Replace(one, "domain: {}", `domain: {cpu: {cores: "${ID}"}}`, 1), "template", "convert", "-f", "-")
+	if number.Code != 1 || !strings.Contains(number.ErrOut, "it must be an integer, and ${ID} is text: write ${{ID}}") {
+		t.Errorf("code %d, errors:\n%s", number.Code, number.ErrOut)
+	}
 	bad := clitest.Call(t, strings.Replace(one, "template: {spec: {domain: {}}}", "bogus: 1", 1)+strings.Replace(one, "VirtualMachine,", "Pod,", 1), "template", "convert", "-f", "-")
 	if bad.Code != 1 || bad.Out != "" || !strings.Contains(bad.ErrOut, "spec.virtualMachine.spec.bogus") || !strings.HasSuffix(bad.ErrOut, "error: 2 of 2 Templates cannot be converted\n") {
 		t.Errorf("code %d, output:\n%s\nerrors:\n%s", bad.Code, bad.Out, bad.ErrOut)
+	}
+	for name, c := range map[string]struct{ change, to, want string }{
+		"a label of the Template":         {"{name: NAME}", "{name: a, labels: {x: true}}", "error: standard input: document 1: line 4: metadata.labels.x: is true or false where a text is expected\n"},
+		"a label of the VirtualMachine":   {`{name: "${ID}"}`, `{name: "${ID}", labels: {x: true}}`, "standard input: document 1: line 5: error: spec.virtualMachine.metadata.labels[x]: Invalid value: \"true\": it must be a string"},
+		"a list that is none":             {"parameters: [{name: ID, value: web}]", "parameters: text", "error: standard input: document 1: line 6: parameters: is a text where a list is expected\n"},
+		"a Template of another version":   {"template.openshift.io/v1", "template.example.org/v2", "warning: standard input: document 1: Template NAME of template.example.org/v2 is not a Template of template.openshift.io and is left out\n"},
+		"a list where a text is expected": {"value: web", "value: [web]", "error: standard input: document 1: line 6: parameters[0].value: is a list where a text is expected\n"},
+	} {
+		got := clitest.Call(t, strings.Replace(one, c.change, c.to, 1), "template", "convert", "-f", "-")
+		if got.Code != 1 || !strings.Contains(got.ErrOut, c.want) {
+			t.Errorf("%s: code %d, want %q in\n%s", name, got.Code, c.want, got.ErrOut)
+		}
 	}
 }

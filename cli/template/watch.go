@@ -33,6 +33,8 @@ type watcher struct {
 	streams  genericiooptions.IOStreams
 	// timeout is the most time to wait; 0 for no limit. pause is the time between two reads.
 	timeout, pause time.Duration
+	// object and work are what is created, and what continues in the cluster: request and capture, or import.
+	object, work string
 
 	shown  string
 	failed int
@@ -43,7 +45,7 @@ type watcher struct {
 // run reads the request until it is complete or has failed.
 func (w *watcher) run(ctx context.Context) error {
 	name := w.created.GetNamespace() + "/" + w.created.GetName()
-	fmt.Fprintf(w.streams.ErrOut, "created the request %s\n", name)
+	fmt.Fprintf(w.streams.ErrOut, "created the %s %s\n", w.object, name)
 	within := ctx
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
@@ -53,11 +55,11 @@ func (w *watcher) run(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(within, w.pause, true, w.step)
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted: the capture continues, see the request %s", name)
+		return fmt.Errorf("interrupted: the %s continues, see the %s %s", w.work, w.object, name)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the request %s is not complete after %s: the capture continues", name, w.timeout)
+		return fmt.Errorf("the %s %s is not complete after %s: the %s continues", w.object, name, w.timeout, w.work)
 	case err != nil:
-		return fmt.Errorf("the request %s: %w", name, err)
+		return fmt.Errorf("the %s %s: %w", w.object, name, err)
 	}
 	fmt.Fprintf(w.streams.Out, "virtualmachinetemplate.template.kubevirt.io/%s\n", w.last.Status.TemplateRef.Name)
 	return nil
@@ -116,7 +118,7 @@ func (w *watcher) outcome() (done bool, err error) {
 		if ready.Message != "" && ready.Message != progressing.Message {
 			why = ready
 		}
-		return false, fmt.Errorf("the capture failed: %s: %s", why.Reason, why.Message)
+		return false, fmt.Errorf("the %s failed: %s: %s", w.work, why.Reason, why.Message)
 	}
 	return false, nil
 }

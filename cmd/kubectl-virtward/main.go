@@ -2,21 +2,11 @@
 package main
 
 import (
-	"context"
-	"os"
-	"os/signal"
-
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-
 	"github.com/virtward/virtward/cli"
+	"github.com/virtward/virtward/cli/programs"
 )
 
 // version is set by the linker.
 var version = "development"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second interrupt ends the program
-	os.Exit(cli.Run(ctx, version, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
-}
+func main() { programs.Main(version, cli.Run) }

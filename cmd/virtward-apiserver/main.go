@@ -4,12 +4,9 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/virtward/virtward/apiserver"
 	"github.com/virtward/virtward/cmd/internal/startup"
@@ -18,12 +15,7 @@ import (
 // version is set by the linker.
 var version = "development"
 
-func main() {
-	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "virtward-apiserver:", err)
-		os.Exit(1)
-	}
-}
+func main() { startup.Main(command()) }
 
 func command() *cobra.Command {
 	options, log := apiserver.NewOptions(version), &startup.Log{}
@@ -50,15 +42,11 @@ func run(ctx context.Context, options *apiserver.Options, log *startup.Log) erro
 	if err := options.Validate(); err != nil {
 		return err
 	}
-	logger, err := log.Logger()
+	logger, err := log.Begin()
 	if err != nil {
 		return err
 	}
 	klog.SetLogger(logger)
-	ctrl.SetLogger(logger)
-	if err := startup.LimitMemory(); err != nil {
-		return err
-	}
 	logger.Info("starting", "version", version)
 	return options.Run(ctx)
 }

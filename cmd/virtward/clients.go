@@ -3,14 +3,13 @@ package main
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/virtward/virtward/controllers/metadatawatch"
 	"github.com/virtward/virtward/controllers/pages"
 )
 
@@ -21,7 +20,7 @@ type clients struct {
 	light  metadata.Interface
 	reader *pages.Reader
 	typed  kubernetes.Interface
-	events *events
+	events *recorder
 }
 
 // newClients creates the clients, and adds the recorder of events to the manager. direct uses the configuration written.
@@ -39,13 +38,11 @@ func newClients(mgr manager.Manager, config, written *rest.Config) (c *clients, 
 	if c.reader, err = pages.NewReader(config); err != nil {
 		return nil, err
 	}
-	c.events = newEvents(c.typed.CoreV1())
+	c.events = newRecorder(c.typed.CoreV1())
 	return c, mgr.Add(everywhere(c.events.Run))
 }
 
-// tell creates an event on an object.
-func (c *clients) tell(version schema.GroupVersion, objectKind string, object client.Object, kind, reason, message string) {
-	c.events.recorder.Event(&corev1.ObjectReference{
-		APIVersion: version.String(), Kind: objectKind, Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
-	}, kind, reason, shortEvent(message))
+// metadata returns what the watches of the process read with.
+func (c *clients) metadata() metadatawatch.Reader {
+	return metadatawatch.Reader{Client: c.light, Pages: c.reader}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -34,9 +35,23 @@ type clusterState struct {
 	exceptions *configcache.Exceptions
 	// nodeArchitectures are those of the nodes; nil if this process does not know them.
 	nodeArchitectures func() []string
+	// nodes are the empty nodes; nil if this process does not know them.
+	nodes func() *placement.Snapshot
 	// changed is called with the part that changed. Set it before the manager starts.
-	changed func(what string)
+	changed func(part)
 }
+
+// part is a part of the state that changes as a whole. Its value is what the log of the audit calls it.
+type part string
+
+// The parts.
+const (
+	partFacts      part = "facts"
+	partSettings   part = "settings"
+	partDefaults   part = "defaults"
+	partPolicies   part = "policies"
+	partExceptions part = "exceptions"
+)
 
 // clusterState prepares the watches. Add them to a manager to start them.
 func (p *process) clusterState(config *rest.Config, assumed platform.Settings, log logr.Logger) (*clusterState, error) {
@@ -52,20 +67,20 @@ func (p *process) clusterState(config *rest.Config, assumed platform.Settings, l
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	s := &clusterState{client: client, registry: registry, changed: func(string) {}}
+	s := &clusterState{client: client, registry: registry, changed: func(part) {}}
 	if s.facts, err = platform.NewWatcher(client, assumed, clock.RealClock{}, func(facts *platform.Facts, err error) {
 		logFacts(log.WithName("facts"))(facts, err)
-		s.changed("facts")
+		s.changed(partFacts)
 	}); err != nil {
 		return nil, err
 	}
 	if s.objects, err = platform.NewWatchedObjects(config); err != nil {
 		return nil, err
 	}
-	if s.settings, err = configcache.NewSettings(client, registry.Rules(), s.notify("settings", logChange(log.WithName("settings"), apikinds.RuleSettings, "settings", "rules"))); err != nil {
+	if s.settings, err = configcache.NewSettings(client, registry.Rules(), s.notify(partSettings, logChange(log.WithName("settings"), apikinds.RuleSettings, "settings", "rules"))); err != nil {
 		return nil, err
 	}
-	if s.defaults, err = configcache.NewDefaults(client, s.notify("defaults", logChange(log.WithName("defaults"), apikinds.VirtualMachineDefaults, "defaults", "site"))); err != nil {
+	if s.defaults, err = configcache.NewDefaults(client, s.notify(partDefaults, logChange(log.WithName("defaults"), apikinds.VirtualMachineDefaults, "defaults", "site"))); err != nil {
 		return nil, err
 	}
 	policies := configcache.PoliciesOptions{Namespace: p.namespace, ParamsNamespaces: p.paramsNamespaces, References: p.policyReferences, Count: p.countsPolicies}
@@ -75,11 +90,11 @@ func (p *process) clusterState(config *rest.Config, assumed platform.Settings, l
 	if policies.Environment, err = cel.NewEnvironment(); err != nil {
 		return nil, err
 	}
-	if s.policies, err = configcache.NewPolicies(client, policies, s.notify("policies", logPolicies(log.WithName("policies")))); err != nil {
+	if s.policies, err = configcache.NewPolicies(client, policies, s.notify(partPolicies, logPolicies(log.WithName("policies")))); err != nil {
 		return nil, err
 	}
 	if p.exceptionDays > 0 {
-		if s.exceptions, err = configcache.NewExceptions(client, p.exceptionDuration(), func() { s.changed("exceptions") }); err != nil {
+		if s.exceptions, err = configcache.NewExceptions(client, p.exceptionDuration(), func() { s.changed(partExceptions) }); err != nil {
 			return nil, err
 		}
 	}
@@ -92,13 +107,13 @@ func (s *clusterState) evaluator() *evaluator.Evaluator {
 	return evaluator.New(effective.NewPipeline(s.registry), s.objects, &evaluator.Live{
 		GetFacts: s.facts.Facts, GetSettings: s.settings.Current, GetSite: s.defaults.Current, GetPolicies: s.policies.Current,
 		GetExceptions:        s.exceptions.Current,
-		GetNodeArchitectures: s.nodeArchitectures,
-		GetNamespaceLabels:   s.namespaces.NamespaceLabels, GetNamespace: s.namespaces.Namespace,
+		GetNodeArchitectures: s.nodeArchitectures, GetNodes: s.nodes,
+		GetNamespaceLabels: s.namespaces.NamespaceLabels, GetNamespace: s.namespaces.Namespace,
 	})
 }
 
 // notify returns a listener that logs a change and calls changed.
-func (s *clusterState) notify(what string, log func(configcache.Change)) func(configcache.Change) {
+func (s *clusterState) notify(what part, log func(configcache.Change)) func(configcache.Change) {
 	return func(change configcache.Change) {
 		log(change)
 		s.changed(what)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,38 +30,29 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/controllers/audit"
 	"github.com/virtward/virtward/controllers/auditresults"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/exceptionstatus"
 	"github.com/virtward/virtward/controllers/metadatawatch"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/policystatus"
 	"github.com/virtward/virtward/controllers/reports"
-	"github.com/virtward/virtward/texts"
 )
 
-// reasonViolation is the reason of the event for an object that newly violates a policy.
-const reasonViolation = "PolicyViolation"
-
-// controllerLease is the name of the leader's Lease.
-const controllerLease = "virtward-controller"
-
-// Bounds of the audit results whose messages are kept.
-const (
-	// mostResults bounds --audit-max-results: a Report must fit into etcd.
-	mostResults = 500
-	// mostHeld bounds the results of all namespaces together. Each has at most 1.5 kB.
-	mostHeld = 1 << 16
-)
+// mostResults bounds --audit-max-results: a Report must fit into etcd.
+const mostResults = 500
 
 // controllerOptions are the flags of `virtward controller`.
 type controllerOptions struct {
 	leader
 	assumptions
-	exempt []string
+	exempt        []string
+	exemptByLabel bool
 
 	pace         audit.Pace
-	reports      bool
+	reports      []string
 	certificates certificateOptions
 	counts       countOptions
 	limit        auditresults.Limits
@@ -88,13 +80,14 @@ in $KUBECONFIG, or as the service account of its pod. If there are several repli
 func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
 	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that the audit skips: those that the webhooks exempt; kube-system and --namespace are always skipped")
+	flags.BoolVar(&o.exemptByLabel, "exempt-by-label", false, "skip namespaces with the label "+policyv1alpha1.ExemptLabel+": true in the audit, as the webhooks do")
 	o.assumptions.addFlags(flags)
 	flags.DurationVar(&o.pace.Interval, "audit-interval", time.Hour, "longest time between two audits of all objects")
 	flags.DurationVar(&o.pace.Least, "audit-min-interval", 30*time.Second, "shortest time between two audits of all objects, even if policies and instancetypes change more often")
 	flags.DurationVar(&o.pace.Quiet, "audit-delay", 2*time.Second, "delay after the last change before the changed objects are audited")
 	o.certificates.addFlags(flags)
 	o.counts.addFlags(flags)
-	flags.BoolVar(&o.reports, "reports", true, "write a Report for each namespace if the cluster has OpenReports")
+	flags.StringSliceVar(&o.reports, "reports", reports.Names()[:1], "APIs to which a report of each namespace is written, if the cluster has them, of "+strings.Join(reports.Names(), " and ")+"; empty for none")
 	flags.IntVar(&o.limit.PerNamespace, "audit-max-results", 200, fmt.Sprintf("maximum number of results in the Report of a namespace, at most %d; its summary counts all results", mostResults))
 	flags.IntVar(&o.limit.PerSource, "audit-max-results-per-policy", 20, "maximum number of results of one policy in the Report of a namespace")
 }
@@ -102,6 +95,9 @@ func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 func (o *controllerOptions) validate() error {
 	if err := errors.Join(o.leader.validate(), o.assumptions.validate(), o.counts.validate()); err != nil {
 		return err
+	}
+	if _, err := reports.APIsNamed(o.reports); err != nil {
+		return fmt.Errorf("--reports: %w", err)
 	}
 	switch {
 	case o.pace.Quiet < 0:
@@ -129,12 +125,12 @@ func (o *controllerOptions) run(ctx context.Context) error {
 
 func (o *controllerOptions) managerWithSchemes(config *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, openreports.Install} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, openreports.Install, policyv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
-	return o.manager(config, controllerLease, cacheOptions(nil), scheme)
+	return o.manager(config, processes.Controller, cacheOptions(nil), scheme)
 }
 
 // cacheOptions returns options for a manager that caches only these objects. Reading an object of another kind through
@@ -152,43 +148,39 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err != nil {
 		return fmt.Errorf("creating a client: %w", err)
 	}
-	events := newEvents(typed.CoreV1())
-	if err := mgr.Add(everywhere(events.Run)); err != nil {
+	recorded := newRecorder(typed.CoreV1())
+	if err := mgr.Add(everywhere(recorded.Run)); err != nil {
 		return err
 	}
+	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
 	statuses := policystatus.New(policystatus.Options{
-		Client: state.client, Policies: state.policies.Compiled, Clock: clock.RealClock{},
-		Tell: func(policy *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string) {
-			events.recorder.Event(&corev1.ObjectReference{
-				APIVersion: policyv1alpha1.GroupVersion.String(), Kind: apikinds.VirtualMachinePolicy, Name: policy.Name, UID: policy.UID,
-			}, kind, reason, shortEvent(message))
-		},
+		Client: direct, Policies: state.policies.Compiled, Clock: clock.RealClock{},
+		Tell: tellOf[*policyv1alpha1.VirtualMachinePolicy](recorded, apikinds.Policies.GroupVersionKind),
 	})
 	reader, err := pages.NewReader(config)
 	if err != nil {
 		return err
 	}
-	auditor, err := o.auditor(mgr, config, reader, state, events, statuses, log.WithName("audit"))
+	auditor, err := o.auditor(reader, state, recorded, direct, statuses, log.WithName("audit"))
 	if err != nil {
 		return err
 	}
 	exceptions := exceptionstatus.New(exceptionstatus.Options{
-		Client: state.client, Exceptions: state.exceptions.Current, Clock: clock.RealClock{},
+		Client: direct, Exceptions: state.exceptions.Current, Clock: clock.RealClock{},
 		Changed: func() { auditor.Ask("an exception changed") },
-		Tell: func(exception *policyv1alpha1.VirtualMachinePolicyException, kind, reason, message string) {
-			events.recorder.Event(&corev1.ObjectReference{
-				APIVersion: policyv1alpha1.GroupVersion.String(), Kind: apikinds.VirtualMachinePolicyException,
-				Namespace: exception.Namespace, Name: exception.Name, UID: exception.UID,
-			}, kind, reason, shortEvent(message))
-		},
+		Tell:    tellOf[*policyv1alpha1.VirtualMachinePolicyException](recorded, apikinds.PolicyExceptions.GroupVersionKind),
 	})
-	state.changed = func(what string) {
-		auditor.Ask("the " + what + " changed")
+	state.changed = func(what part) {
+		auditor.Ask("the " + string(what) + " changed")
 		switch what {
-		case "policies":
+		case partPolicies:
 			statuses.Changed()
-		case "exceptions":
+		case partExceptions:
 			exceptions.Changed()
+		case partFacts, partSettings, partDefaults: // only results of evaluations depend on them
 		}
 	}
 	if err := state.addTo(mgr); err != nil {
@@ -215,40 +207,37 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 		return err
 	}
 	maps.Copy(p.ready, state.ready())
-	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+	return p.addSide(mgr, &o.process)
 }
 
-func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, reader *pages.Reader, state *clusterState, events *events, statuses *policystatus.Reconciler, log logr.Logger) (*audit.Auditor, error) {
+func (o *controllerOptions) auditor(reader *pages.Reader, state *clusterState, told *recorder, direct client.Client, statuses *policystatus.Reconciler, log logr.Logger) (*audit.Auditor, error) {
 	measured, err := audit.NewMetrics(metrics.Registry, state.policies.Exists)
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
 	limits := o.limit
-	limits.Total = mostHeld
+	limits.Total = auditresults.MaxHeld
+	criteria := &audit.Criteria{Evaluator: state.evaluator(), Exempt: append([]string{"kube-system", o.namespace}, o.exempt...)}
+	if o.exemptByLabel {
+		criteria.Labels = state.namespaces.NamespaceLabels
+	}
 	options := audit.Options{
-		Criteria: &audit.Criteria{
-			Evaluator: state.evaluator(), Exempt: append([]string{"kube-system", o.namespace}, o.exempt...),
-		},
-		Stored: audit.NewAPI(reader), Metrics: measured, Pace: o.pace, Limit: limits, Clock: clock.RealClock{}, Log: log,
+		Criteria: criteria,
+		Stored:   audit.NewAPI(reader), Metrics: measured, Pace: o.pace, Limit: limits, Clock: clock.RealClock{}, Log: log,
 		Ready: allReady(state.ready()), Audited: statuses.Audited,
-		Tell: func(f auditresults.Held) {
-			events.recorder.Event(&corev1.ObjectReference{
-				APIVersion: f.APIVersion, Kind: f.Kind, Namespace: f.Namespace, Name: f.Subject.Name, UID: f.UID,
-			}, corev1.EventTypeWarning, reasonViolation, shortEvent(f.String()))
+		Tell: func(f auditresults.Held, e events.Event) {
+			told.tell(&corev1.ObjectReference{Namespace: f.Namespace, Name: f.Subject.Name, UID: f.UID}, schema.FromAPIVersionAndKind(f.APIVersion, f.Kind), e)
 		},
 	}
-	if o.reports {
-		options.Reports = &reports.Store{Client: direct, Pages: reader}
+	apis, err := reports.APIsNamed(o.reports)
+	if err != nil {
+		return nil, err
+	}
+	if len(apis) > 0 {
+		options.Reports = reports.NewStores(apis, direct, reader)
 	}
 	return audit.New(options), nil
 }
-
-// shortEvent shortens a message to the API server's limit for events.
-func shortEvent(message string) string { return texts.ShortenCharacters(message, 1000) }
 
 // addWatches requests an audit of objects that change.
 func (o *controllerOptions) addWatches(mgr manager.Manager, config *rest.Config, reader *pages.Reader, auditor *audit.Auditor) error {
@@ -276,7 +265,7 @@ func (o *controllerOptions) addWatches(mgr manager.Manager, config *rest.Config,
 	}
 	for i := range watches {
 		w := &watches[i]
-		w.Client, w.Pages = light, reader
+		w.Reader = metadatawatch.Reader{Client: light, Pages: reader}
 		w.Began = func() { auditor.Ask("the watch of " + w.Resource.Resource + " began") }
 		if err := mgr.Add(manager.RunnableFunc(w.Run)); err != nil {
 			return err

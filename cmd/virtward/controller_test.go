@@ -17,6 +17,10 @@ func TestControllerFlags(t *testing.T) {
 		"no results":                    {"--namespace=v --audit-max-results=0", "--audit-max-results is 0: it must be within 1 and 500"},
 		"too many results":              {"--namespace=v --audit-max-results=501", "--audit-max-results is 501: it must be within 1 and 500"},
 		"no results of a policy":        {"--namespace=v --audit-max-results-per-policy=0", "--audit-max-results-per-policy is 0: it must be 1 or more"},
+		"both APIs of reports":          {"--namespace=v --reports=openreports.io/v1alpha1,wgpolicyk8s.io/v1alpha2", ""},
+		"no reports":                    {"--namespace=v --reports=", ""},
+		"an unknown API of reports":     {"--namespace=v --reports=v1", `--reports: "v1" is no API of reports: it must be one of openreports.io/v1alpha1, wgpolicyk8s.io/v1alpha2`},
+		"an API of reports twice":       {"--namespace=v --reports=openreports.io/v1alpha1,openreports.io/v1alpha1", `--reports: "openreports.io/v1alpha1" is named twice`},
 		"a lease that is too short":     {"--namespace=v --lease-duration=2s", "--lease-duration is 2s: it must be three seconds or longer"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,10 +42,10 @@ func TestControllerFlags(t *testing.T) {
 }
 
 func TestShortEvent(t *testing.T) {
-	if got := shortEvent(strings.Repeat("é", 1000)); got != strings.Repeat("é", 1000) {
+	if got := shortened(strings.Repeat("é", 1000)); got != strings.Repeat("é", 1000) {
 		t.Error("a message that fits is cut")
 	}
-	if got := []rune(shortEvent(strings.Repeat("é", 1001))); len(got) != 1000 || got[999] != '…' {
+	if got := []rune(shortened(strings.Repeat("é", 1001))); len(got) != 1000 || got[999] != '…' {
 		t.Errorf("a long message has %d characters", len(got))
 	}
 }

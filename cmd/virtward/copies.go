@@ -19,11 +19,11 @@ import (
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/controllers/virtualimages"
-	"github.com/virtward/virtward/virtualimages/backend"
-	"github.com/virtward/virtward/virtualimages/cdi"
-	"github.com/virtward/virtward/virtualimages/copies"
-	"github.com/virtward/virtward/virtualimages/glance"
-	"github.com/virtward/virtward/virtualimages/source"
+	"github.com/virtward/virtward/controllers/virtualimages/backend"
+	"github.com/virtward/virtward/controllers/virtualimages/cdi"
+	"github.com/virtward/virtward/controllers/virtualimages/copies"
+	"github.com/virtward/virtward/controllers/virtualimages/glance"
+	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/webhooks/serving"
 )
 
@@ -70,7 +70,7 @@ func (o *copyOptions) tokens() *copies.Keys {
 func (o *copyOptions) backend(store *glance.Backend, volumes cdi.Options, always bool) backend.Backend {
 	options := copies.Options{Store: store, Always: always, Client: volumes.Client, Owner: cdi.Owner, Clock: clock.RealClock{}}
 	if o.enabled() {
-		volumes.File = func(ctx context.Context, image *backend.Image) (*source.File, error) {
+		volumes.File = func(ctx context.Context, image *backend.Image) (*web.File, error) {
 			return store.File(ctx, image, image.Spec.Format == v1alpha1.FormatVHD)
 		}
 		options.Volumes, options.URL, options.Keys, options.Lifetime = cdi.New(volumes), o.url, o.tokens(), volumes.Timeout

@@ -2,26 +2,31 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/controllers/export"
 	"github.com/virtward/virtward/platform"
 )
 
-// exportLease is the name of the leader's Lease.
-const exportLease = "virtward-export"
-
 // exportOptions are the flags of `virtward export`.
 type exportOptions struct {
 	leader
-	exempt []string
+	exempt        []string
+	exemptByLabel bool
 }
 
 func exportCommand() *cobra.Command {
@@ -44,6 +49,7 @@ kubeconfig in $KUBECONFIG, or as the service account of its pod. Of several repl
 func (o *exportOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
 	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that exported policies exempt, besides kube-system and that of --namespace: those that the webhooks exempt")
+	flags.BoolVar(&o.exemptByLabel, "exempt-by-label", false, "exempt namespaces with the label "+policyv1alpha1.ExemptLabel+": true from exported policies, as the webhooks do")
 }
 
 func (o *exportOptions) run(ctx context.Context) error {
@@ -51,7 +57,11 @@ func (o *exportOptions) run(ctx context.Context) error {
 		return err
 	}
 	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
-		return o.manager(config, exportLease, cacheOptions(export.Cached()), nil)
+		scheme := runtime.NewScheme()
+		if err := errors.Join(clientgoscheme.AddToScheme(scheme), policyv1alpha1.AddToScheme(scheme)); err != nil {
+			return nil, err
+		}
+		return o.manager(config, processes.Export, cacheOptions(export.Cached()), scheme)
 	}, o.addTo)
 }
 
@@ -61,12 +71,16 @@ func (o *exportOptions) addTo(mgr manager.Manager, config *rest.Config, log logr
 		return err
 	}
 	ready := map[string]func() error{"facts": state.facts.Ready, "policies": state.policies.Ready}
+	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
 	exports := export.New(export.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Dynamic: state.client,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Statuses: direct,
 		Policies: state.policies.Compiled, Facts: state.facts.Facts, Ready: allReady(ready),
-		Namespace: o.namespace, Exempt: o.exempt, Clock: clock.RealClock{},
+		Namespace: o.namespace, Exempt: o.exempt, ExemptByLabel: o.exemptByLabel, Clock: clock.RealClock{},
 	})
-	state.changed = func(string) { exports.Changed() }
+	state.changed = func(part) { exports.Changed() }
 	for _, run := range []func(context.Context) error{state.facts.Run, state.policies.Run} {
 		if err := mgr.Add(everywhere(run)); err != nil {
 			return err
@@ -80,5 +94,5 @@ func (o *exportOptions) addTo(mgr manager.Manager, config *rest.Config, log logr
 		return err
 	}
 	maps.Copy(p.ready, ready)
-	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+	return p.addSide(mgr, &o.process)
 }

@@ -23,17 +23,15 @@ import (
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/apikinds"
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/api/processes"
 	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/controllers/goldenimages"
+	goldenimagescontroller "github.com/virtward/virtward/controllers/goldenimages"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/variants"
-	"github.com/virtward/virtward/images"
-	"github.com/virtward/virtward/images/registry"
-	"github.com/virtward/virtward/virtualimages"
+	"github.com/virtward/virtward/goldenimages"
+	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/registry"
 )
-
-// imagesLease is the name of the leader's Lease.
-const imagesLease = "virtward-images"
 
 // imagesOptions are the flags of `virtward images`.
 type imagesOptions struct {
@@ -82,9 +80,9 @@ func (o *imagesOptions) run(ctx context.Context) error {
 			}
 		}
 		cached := cacheOptions(map[client.Object]cache.ByObject{
-			&corev1.Node{}: {Transform: goldenimages.Condensed}, &imagev1alpha1.GoldenImageCatalog{}: {Transform: variants.Condensed},
+			&corev1.Node{}: {Transform: goldenimagescontroller.Condensed}, &imagev1alpha1.GoldenImageCatalog{}: {Transform: variants.Condensed},
 		})
-		return o.manager(config, imagesLease, cached, scheme)
+		return o.manager(config, processes.Images, cached, scheme)
 	}, func(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
 		return o.addTo(ctx, mgr, config, log)
 	})
@@ -99,39 +97,35 @@ func (o *imagesOptions) addTo(ctx context.Context, mgr manager.Manager, config *
 	if err != nil {
 		return err
 	}
-	networks, err := virtualimages.ParseNetworks(o.networks)
+	networks, err := sources.ParseNetworks(o.networks)
 	if err != nil {
 		return fmt.Errorf("--registry-%w", err)
 	}
-	registries := &virtualimages.Sources{Hosts: o.hosts, Networks: networks, Values: registry.Values}
-	keeps := goldenimages.New(goldenimages.Options{
+	registries := &sources.Sources{Hosts: o.hosts, Networks: networks, Values: registry.Values}
+	keeps := goldenimagescontroller.New(goldenimagescontroller.Options{
 		Client: c.direct, Nodes: mgr.GetCache(), Pages: c.reader, Clock: clock.RealClock{}, Common: common,
 		Guards:    &guarded.Guards{Reader: c.direct, All: admissionpolicies.CatalogGuards()},
-		Manifests: goldenimages.NewManifests(ctx, c.direct, registries, o.interval, clock.RealClock{}),
-		Tell: func(catalog *imagev1alpha1.GoldenImageCatalog, kind, reason, message string) {
-			c.tell(imagev1alpha1.GroupVersion, "GoldenImageCatalog", catalog, kind, reason, message)
-		},
+		Manifests: goldenimagescontroller.NewManifests(ctx, c.direct, registries, o.interval, clock.RealClock{}),
+		Tell:      tellOf[*imagev1alpha1.GoldenImageCatalog](c.events, imagev1alpha1.GroupVersion.WithKind("GoldenImageCatalog")),
 	})
 	if err := metrics.Registry.Register(keeps.Collector()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	if err := keeps.SetupWithManager(mgr, c.light, c.reader); err != nil {
+	if err := keeps.SetupWithManager(mgr, c.metadata()); err != nil {
 		return err
 	}
 	perArchitecture := variants.New(variants.Options{
 		Client: c.direct, Catalogs: mgr.GetCache(),
-		Tell: func(template *templatev1beta1.VirtualMachineTemplate, kind, reason, message string) {
-			c.tell(templatev1beta1.GroupVersion, apikinds.VirtualMachineTemplate, template, kind, reason, message)
-		},
+		Tell: tellOf[*templatev1beta1.VirtualMachineTemplate](c.events, apikinds.Templates.GroupVersionKind),
 	})
-	if err := perArchitecture.SetupWithManager(mgr, c.light, c.reader); err != nil {
+	if err := perArchitecture.SetupWithManager(mgr, c.metadata()); err != nil {
 		return err
 	}
 	p, err := newPorts(log.WithName("ports"))
 	if err != nil {
 		return err
 	}
-	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+	return p.addSide(mgr, &o.process)
 }
 
 // readCommonImages reads the common images from a file; none without a file.
@@ -143,7 +137,7 @@ func readCommonImages(file string) ([]imagev1alpha1.DataImportCronTemplate, erro
 	if err != nil {
 		return nil, fmt.Errorf("reading the common images: %w", err)
 	}
-	common, err := images.ParseCommon(data)
+	common, err := goldenimages.ParseCommon(data)
 	if err != nil {
 		return nil, fmt.Errorf("the common images: %s: %w", file, err)
 	}

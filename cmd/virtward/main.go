@@ -2,11 +2,9 @@
 package main
 
 import (
-	"fmt"
-	"os"
-
 	"github.com/spf13/cobra"
-	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/virtward/virtward/cmd/internal/startup"
 )
 
 // version is set by the linker.
@@ -20,9 +18,14 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(webhookCommand(), controllerCommand(), exportCommand(), libraryCommand(), templatesCommand(), rolloutsCommand(), imagesCommand(), virtualImagesCommand(), releaseCommand())
-	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "virtward:", err)
-		os.Exit(1)
+	root.AddCommand(commands()...)
+	startup.Main(root)
+}
+
+// commands returns the command of each process.
+func commands() []*cobra.Command {
+	return []*cobra.Command{
+		webhookCommand(), controllerCommand(), exportCommand(), libraryCommand(), templatesCommand(), templateImportsCommand(), rolloutsCommand(), imagesCommand(),
+		virtualImagesCommand(), releaseCommand(),
 	}
 }

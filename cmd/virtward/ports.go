@@ -4,12 +4,17 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -68,26 +73,59 @@ func (o *webhookOptions) addPorts(mgr manager.Manager, p *ports, h *handlers) er
 			return err
 		}
 	}
-	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+	return p.addSide(mgr, &o.process)
 }
 
 // addSide adds the servers of the probes and the metrics to the manager. The address "0" means no server.
-func (p *ports) addSide(mgr manager.Manager, health, measured string) error {
+func (p *ports) addSide(mgr manager.Manager, o *process) error {
 	probes := serving.ByPath(map[string]http.Handler{"/healthz": probe(nil), "/readyz": probe(p.ready)})
-	scrapes := serving.ByPath(map[string]http.Handler{"/metrics": promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})})
-	for _, o := range []serving.Options{
-		{Name: "health", Address: health, Route: probes},
-		{Name: "metrics", Address: measured, Route: scrapes},
-	} {
-		if o.Address == "0" {
+	scrapes := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	health := serving.Options{Name: "health", Address: o.healthAddress, Route: probes}
+	measured := serving.Options{Name: "metrics", Address: o.metricsAddress}
+	if o.metricsSecure && o.metricsAddress != "0" {
+		client, err := kubernetes.NewForConfig(mgr.GetConfig())
+		if err != nil {
+			return fmt.Errorf("creating a client: %w", err)
+		}
+		scrapes = serving.NewPermitted(client, scrapes, clock.RealClock{}, p.log)
+		if measured.TLS, err = metricsCertificate(mgr, o.metricsCertDir); err != nil {
+			return err
+		}
+	}
+	measured.Route = serving.ByPath(map[string]http.Handler{"/metrics": scrapes})
+	for _, side := range []serving.Options{health, measured} {
+		if side.Address == "0" {
 			continue
 		}
-		o.Limits = serving.SideLimits()
-		if err := p.add(mgr, o); err != nil {
+		side.Limits = serving.SideLimits()
+		if err := p.add(mgr, side); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// metricsCertificate returns the configuration of TLS with the certificate of a folder, which can be replaced, or with a new one.
+func metricsCertificate(mgr manager.Manager, folder string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if folder == "" {
+		certificate, key, err := cert.GenerateSelfSignedCertKey("virtward-metrics", nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("making a certificate for the metrics: %w", err)
+		}
+		pair, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			return nil, fmt.Errorf("making a certificate for the metrics: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+		return config, nil
+	}
+	watched, err := certwatcher.New(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate of the metrics: %w", err)
+	}
+	config.GetCertificate = watched.GetCertificate
+	return config, mgr.Add(everywhere(watched.Start))
 }
 
 func (p *ports) add(mgr manager.Manager, o serving.Options) error {

@@ -31,7 +31,7 @@ func releaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release",
 		Short: "Remove Virtward's finalizers from all objects, and end",
-		Long: `Stops the controllers that add finalizers, removes the finalizers from VirtualImages and from requests of VM templates, and ends.
+		Long: `Stops the controllers that add finalizers, removes the finalizers from VirtualImages and from requests and imports of VM templates, and ends.
 The chart runs it before a release is uninstalled: without the controllers, the finalizers would keep the objects and their
 namespaces. What OpenStack stores of VirtualImages stays there. It uses the kubeconfig in $KUBECONFIG, or the service account
 of its pod.`,
@@ -42,7 +42,7 @@ of its pod.`,
 	o.log.AddFlags(flags)
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
 	flags.StringSliceVar(&o.deployments, "deployments", nil, "Deployments of controllers that are stopped first")
-	flags.BoolVar(&o.requests, "template-requests", false, "remove the finalizer of requests of VM templates, which no other component manages")
+	flags.BoolVar(&o.requests, "template-requests", false, "remove the finalizers of requests and imports of VM templates, which no other component manages")
 	flags.DurationVar(&o.timeout, "timeout", 4*time.Minute, "maximum time for everything")
 	return cmd
 }
@@ -64,7 +64,8 @@ func (o *releaseOptions) run(ctx context.Context) error {
 	}
 	finalizers := []release.Finalizer{{Kind: kupenstackv1alpha1.GroupVersion.WithKind(kupenstackv1alpha1.Kind), Name: kupenstackv1alpha1.Finalizer}}
 	if o.requests {
-		finalizers = append(finalizers, release.Finalizer{Kind: templatev1beta1.GroupVersion.WithKind("VirtualMachineTemplateRequest"), Name: templatev1beta1.FinalizerSnapshotCleanup})
+		finalizers = append(finalizers, release.Finalizer{Kind: templatev1beta1.GroupVersion.WithKind("VirtualMachineTemplateRequest"), Name: templatev1beta1.FinalizerSnapshotCleanup},
+			release.Finalizer{Kind: templatev1beta1.GroupVersion.WithKind("VirtualMachineTemplateImport"), Name: templatev1beta1.FinalizerImport})
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("objects have finalizers of Virtward after %s", o.timeout))
 	defer cancel()

@@ -20,15 +20,14 @@ import (
 
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/processes"
 	rolloutv1alpha1 "github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/controllers/guarded"
+	"github.com/virtward/virtward/controllers/metadatawatch"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/pending"
 	"github.com/virtward/virtward/controllers/rollout"
 )
-
-// rolloutsLease is the name of the leader's Lease.
-const rolloutsLease = "virtward-rollouts"
 
 // shortestResync bounds --resync-interval: every running VM is read once in each.
 const shortestResync = time.Minute
@@ -44,10 +43,12 @@ func rolloutsCommand() *cobra.Command {
 	o := &rolloutsOptions{}
 	cmd := &cobra.Command{
 		Use:   "rollouts",
-		Short: "Report pending changes of running virtual machines",
+		Short: "Report pending changes of running virtual machines, and apply VirtualMachineRollouts",
 		Long: `Compares each running VirtualMachine with its instance, and writes into an annotation which changes are pending: those
-that need a live migration or a restart, are blocked, or have no effect. It is a separate process, because its account may
-change VirtualMachines. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service account of its pod. If
+that need a live migration or a restart, are blocked, or have no effect. Applies VirtualMachineRollouts: it patches, migrates
+and restarts the selected virtual machines step by step, with the permissions that the author of the rollout has.
+
+It is a separate process, because its account may change VirtualMachines. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service account of its pod. If
 there are several replicas, only the leader is active.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,7 +83,7 @@ func (o *rolloutsOptions) run(ctx context.Context) error {
 				return nil, err
 			}
 		}
-		return o.manager(config, rolloutsLease, cacheOptions(nil), scheme)
+		return o.manager(config, processes.Rollouts, cacheOptions(nil), scheme)
 	}, o.addTo)
 }
 
@@ -109,19 +110,17 @@ func (o *rolloutsOptions) addTo(mgr manager.Manager, config *rest.Config, log lo
 		return err
 	}
 	maps.Copy(p.ready, state.ready())
-	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+	return p.addSide(mgr, &o.process)
 }
 
 // addPending adds the controller of pending changes.
 func (o *rolloutsOptions) addPending(mgr manager.Manager, state *clusterState, c *clients, log logr.Logger) error {
 	compares := pending.New(pending.Options{
 		Objects: state.objects, Client: state.client, Facts: state.facts.Facts, Ready: state.facts.Ready, Resync: o.resync, Clock: clock.RealClock{},
-		Tell: func(vm *kubevirtv1.VirtualMachine, kind, reason, message string) {
-			c.tell(kubevirtv1.GroupVersion, apikinds.VirtualMachine, vm, kind, reason, message)
-		},
+		Tell: tellOf[*kubevirtv1.VirtualMachine](c.events, apikinds.VirtualMachines.GroupVersionKind),
 	})
-	state.changed = func(what string) {
-		if what == "facts" {
+	state.changed = func(what part) {
+		if what == partFacts {
 			compares.Changed()
 		}
 	}
@@ -131,7 +130,7 @@ func (o *rolloutsOptions) addPending(mgr manager.Manager, state *clusterState, c
 	if err := mgr.Add(&pending.Publisher{Reconciler: compares, ConfigMaps: c.typed.CoreV1().ConfigMaps(o.namespace), Clock: clock.RealClock{}, Log: log}); err != nil {
 		return err
 	}
-	return compares.SetupWithManager(mgr, c.light, c.reader)
+	return compares.SetupWithManager(mgr, c.metadata())
 }
 
 // observed is the time between two observations of a rollout.
@@ -153,14 +152,12 @@ func (o *rolloutsOptions) addRollouts(mgr manager.Manager, config *rest.Config, 
 		Guards:     &guarded.Guards{Reader: c.direct, All: admissionpolicies.RolloutGuards()},
 		Authorizer: rollout.Reviews{Client: c.direct}, Restarter: rollout.Subresources{Client: c.typed.CoreV1().RESTClient()},
 		Interval: observed, Metrics: measured, Clock: clock.RealClock{},
-		Tell: func(r *rolloutv1alpha1.VirtualMachineRollout, kind, reason, message string) {
-			c.tell(rolloutv1alpha1.GroupVersion, rolloutv1alpha1.Kind, r, kind, reason, message)
-		},
+		Tell: tellOf[*rolloutv1alpha1.VirtualMachineRollout](c.events, apikinds.Rollouts.GroupVersionKind),
 	})
 	pendingChanged := state.changed
-	state.changed = func(what string) {
+	state.changed = func(what part) {
 		pendingChanged(what)
 		carries.Changed()
 	}
-	return carries.SetupWithManager(mgr, c.light, reader)
+	return carries.SetupWithManager(mgr, metadatawatch.Reader{Client: c.light, Pages: reader})
 }

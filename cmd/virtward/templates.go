@@ -22,15 +22,13 @@ import (
 
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/capture"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/ownership"
 	controllertemplates "github.com/virtward/virtward/controllers/templates"
 )
-
-// templatesLease is the name of the leader's Lease.
-const templatesLease = "virtward-templates"
 
 // templatesOptions are the flags of `virtward templates`.
 type templatesOptions struct {
@@ -83,7 +81,7 @@ func (o *templatesOptions) run(ctx context.Context) error {
 				return nil, err
 			}
 		}
-		return o.manager(config, templatesLease, cacheOptions(nil), scheme)
+		return o.manager(config, processes.Templates, cacheOptions(nil), scheme)
 	}, o.addTo)
 }
 
@@ -107,13 +105,11 @@ func (o *templatesOptions) addTo(mgr manager.Manager, config *rest.Config, log l
 		return err
 	}
 	ready := controllertemplates.New(controllertemplates.Options{
-		Client: c.direct, Evaluator: state.evaluator(), Begin: state.objects.Begin, Ready: allReady(state.ready()), Clock: clock.RealClock{},
-		Tell: func(template *v1beta1.VirtualMachineTemplate, kind, reason, message string) {
-			c.tell(v1beta1.GroupVersion, apikinds.VirtualMachineTemplate, template, kind, reason, message)
-		},
+		Client: c.direct, Evaluator: state.evaluator(), ReserveReads: state.objects.ReserveReads, Ready: allReady(state.ready()), Clock: clock.RealClock{},
+		Tell: tellOf[*v1beta1.VirtualMachineTemplate](c.events, apikinds.Templates.GroupVersionKind),
 	})
-	state.changed = func(string) { ready.Changed() }
-	if err := ready.SetupWithManager(mgr, c.light, c.reader); err != nil {
+	state.changed = func(part) { ready.Changed() }
+	if err := ready.SetupWithManager(mgr, c.metadata()); err != nil {
 		return err
 	}
 	p, err := newPorts(log.WithName("ports"))
@@ -121,7 +117,7 @@ func (o *templatesOptions) addTo(mgr manager.Manager, config *rest.Config, log l
 		return err
 	}
 	maps.Copy(p.ready, state.ready())
-	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+	return p.addSide(mgr, &o.process)
 }
 
 // addOwnership watches who manages VM templates.
@@ -144,9 +140,7 @@ func (o *templatesOptions) addCapture(mgr manager.Manager, state *clusterState, 
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return capture.New(capture.Options{
-		Client: c.direct, Expander: &capture.LiveExpander{Objects: state.objects, Begin: state.objects.Begin}, Deadlines: o.deadlines, Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.CaptureGuards()}, Metrics: measured, Clock: clock.RealClock{},
-		Tell: func(request *v1beta1.VirtualMachineTemplateRequest, kind, reason, message string) {
-			c.tell(v1beta1.GroupVersion, "VirtualMachineTemplateRequest", request, kind, reason, message)
-		},
-	}).SetupWithManager(mgr, c.light, c.reader)
+		Client: c.direct, Expander: &capture.LiveExpander{Objects: state.objects}, Deadlines: o.deadlines, Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.CaptureGuards()}, Metrics: measured, Clock: clock.RealClock{},
+		Tell: tellOf[*v1beta1.VirtualMachineTemplateRequest](c.events, v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplateRequest)),
+	}).SetupWithManager(mgr, c.metadata())
 }

@@ -23,21 +23,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/api/apikinds"
 	kupenstackv1alpha1 "github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/virtualimages"
+	"github.com/virtward/virtward/controllers/virtualimages/backend"
+	"github.com/virtward/virtward/controllers/virtualimages/cdi"
+	"github.com/virtward/virtward/controllers/virtualimages/glance"
+	"github.com/virtward/virtward/sources/transfers"
 	plans "github.com/virtward/virtward/virtualimages"
-	"github.com/virtward/virtward/virtualimages/backend"
-	"github.com/virtward/virtward/virtualimages/cdi"
-	"github.com/virtward/virtward/virtualimages/glance"
-	"github.com/virtward/virtward/virtualimages/transfers"
 )
-
-// virtualImagesLease is the name of the leader's Lease.
-const virtualImagesLease = "virtward-virtualimages"
-
-// probes are the sources whose first bytes are read at the same time.
-var probes = transfers.Limits{Running: 16, Namespace: 4}
 
 // virtualImagesOptions are the flags of `virtward virtualimages`.
 type virtualImagesOptions struct {
@@ -88,7 +84,7 @@ func (o *virtualImagesOptions) run(ctx context.Context) error {
 				return nil, err
 			}
 		}
-		return o.manager(connection, virtualImagesLease, cacheOptions(nil), scheme)
+		return o.manager(connection, processes.VirtualImages, cacheOptions(nil), scheme)
 	}, func(mgr manager.Manager, connection *rest.Config, log logr.Logger) error {
 		return o.addTo(ctx, mgr, connection, config, log)
 	})
@@ -108,15 +104,13 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 	options := virtualimages.Options{
 		Client: c.direct, Pages: c.reader, Cluster: string(system.UID), Classes: map[string]backend.Backend{}, Default: config.DefaultClass, ClassNames: slices.Sorted(maps.Keys(config.Classes)),
 		Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.VirtualImageGuards()}, Limits: config.Bounds(), Settings: settings, Clock: clock.RealClock{},
-		Tell: func(image *kupenstackv1alpha1.VirtualImage, kind, reason, message string) {
-			c.tell(kupenstackv1alpha1.GroupVersion, kupenstackv1alpha1.Kind, image, kind, reason, message)
-		},
+		Tell: tellOf[*kupenstackv1alpha1.VirtualImage](c.events, apikinds.VirtualImages.GroupVersionKind),
 	}
 	keeps := virtualimages.New(options)
 	changed := func(namespace, name string) { keeps.Request(ctx, namespace, name) }
 	sources := virtualimages.SourceOf(c.direct, config.Permitted())
 	volumes := cdi.Options{
-		Client: c.direct, Source: sources, Checksums: virtualimages.ChecksumsOf(c.direct), Probes: transfers.New[cdi.Probe](ctx, probes), Changed: changed,
+		Client: c.direct, Source: sources, Checksums: virtualimages.ChecksumsOf(c.direct), Probes: transfers.New[cdi.Probe](ctx, virtualimages.Probes()), Changed: changed,
 		Timeout: config.Limits.Timeout.Duration, Clock: clock.RealClock{},
 		Imports: func(ctx context.Context, image *backend.Image, bytes int64) (bool, string, string, error) {
 			if image.Spec.Upload != nil {
@@ -129,27 +123,32 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 	volumes.Imports = func(ctx context.Context, image *backend.Image, _ int64) (bool, string, string, error) { // of a copy
 		return keeps.Begin(ctx, image.Namespace, image.Name, 0)
 	}
+	type opener func(*virtualimages.Class) (backend.Backend, error)
 	streams := transfers.New[struct{}](ctx, config.Bounds().Transfers())
-	for name, class := range config.Classes {
-		options.Classes[name] = store
-		if class.Backend != virtualimages.BackendGlance {
-			continue
-		}
+	inCluster := opener(func(*virtualimages.Class) (backend.Backend, error) { return store, nil })
+	inCloud := opener(func(class *virtualimages.Class) (backend.Backend, error) {
 		if o.clouds == "" {
-			return fmt.Errorf("class %s has the backend Glance: --clouds is required", name)
+			return nil, errors.New("--clouds is required")
 		}
 		connected := glance.Open(glance.Login{
 			Read: func() ([]byte, error) { return os.ReadFile(o.clouds) }, Folder: filepath.Dir(o.clouds), Cloud: class.Cloud,
 		})
-		options.Classes[name] = o.copies.backend(glance.New(glance.Options{
+		return o.copies.backend(glance.New(glance.Options{
 			Client: connected, Streams: streams, Source: sources, Changed: changed,
-			Visibility: glance.Visibility(class.Visibility), WebDownload: class.WebDownload, Deadline: config.Limits.Timeout.Duration,
-		}), volumes, class.ClusterCopy == kupenstackv1alpha1.ClusterCopyAlways)
+			Visibility: glance.Visibility(class.Visibility), WebDownload: class.WebDownload, IgnoreUsers: class.CloudUsers == virtualimages.IgnoreCloudUsers,
+			Deadline: config.Limits.Timeout.Duration,
+		}), volumes, class.ClusterCopy == kupenstackv1alpha1.ClusterCopyAlways), nil
+	})
+	for name, class := range config.Classes {
+		open, _ := virtualimages.Choose(class.Backend, inCluster, inCloud) // ParseConfig rejects other backends
+		if options.Classes[name], err = open(&class); err != nil {
+			return fmt.Errorf("class %s has the backend %s: %w", name, class.Backend, err)
+		}
 	}
 	if err := metrics.Registry.Register(keeps.Collector()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	if err := keeps.SetupWithManager(mgr, c.light, c.reader); err != nil {
+	if err := keeps.SetupWithManager(mgr, c.metadata()); err != nil {
 		return err
 	}
 	p, err := newPorts(log.WithName("ports"))
@@ -159,5 +158,5 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 	if err := o.copies.addTo(mgr, p, keeps); err != nil {
 		return err
 	}
-	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+	return p.addSide(mgr, &o.process)
 }

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	v1 "kubevirt.io/api/core/v1"
@@ -30,6 +31,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/controllers/auditresults"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/reports"
 	"github.com/virtward/virtward/diagnostics"
@@ -70,14 +72,14 @@ func policySet(t testing.TB, specs map[string]string) *policies.Set {
 	return policies.NewSet("virtward-system", all...)
 }
 
-// memory is a cluster of objects, in pages of two.
-type memory struct {
+// inMemory is a cluster of objects, in pages of two.
+type inMemory struct {
 	objects map[auditresults.Key]json.RawMessage
 	// fail is called before every response.
 	fail func() error
 }
 
-func (m *memory) Page(_ context.Context, kind Kind, from string) ([]pages.Object, string, error) {
+func (m *inMemory) Page(_ context.Context, kind Kind, from string) ([]pages.Object, string, error) {
 	if m.fail != nil {
 		if err := m.fail(); err != nil {
 			return nil, "", err
@@ -97,7 +99,7 @@ func (m *memory) Page(_ context.Context, kind Kind, from string) ([]pages.Object
 	return objects, "", nil
 }
 
-func (m *memory) Get(_ context.Context, _ Kind, key auditresults.Key) (*pages.Object, error) {
+func (m *inMemory) Get(_ context.Context, _ Kind, key auditresults.Key) (*pages.Object, error) {
 	if m.fail != nil {
 		if err := m.fail(); err != nil {
 			return nil, err
@@ -111,14 +113,14 @@ func (m *memory) Get(_ context.Context, _ Kind, key auditresults.Key) (*pages.Ob
 }
 
 // object is one as it is read; one without content is too large for that.
-func (m *memory) object(key auditresults.Key) pages.Object {
+func (m *inMemory) object(key auditresults.Key) pages.Object {
 	if content := m.objects[key]; content != nil {
 		return pages.Object{JSON: slices.Clone(content)}
 	}
 	return pages.Object{Namespace: key.Namespace, Name: key.Name, UID: "1"}
 }
 
-func (m *memory) put(t testing.TB, object metav1.Object, kind string) auditresults.Key {
+func (m *inMemory) put(t testing.TB, object metav1.Object, kind string) auditresults.Key {
 	t.Helper()
 	data, err := json.Marshal(object)
 	if err != nil {
@@ -129,7 +131,7 @@ func (m *memory) put(t testing.TB, object metav1.Object, kind string) auditresul
 	return key
 }
 
-func (m *memory) vm(t testing.TB, namespace, name, guest string) auditresults.Key {
+func (m *inMemory) vm(t testing.TB, namespace, name, guest string) auditresults.Key {
 	t.Helper()
 	return m.put(t, build.VMOf(build.VMI(name).Namespace(namespace).Memory(guest)).Obj(), "VirtualMachine")
 }
@@ -137,12 +139,18 @@ func (m *memory) vm(t testing.TB, namespace, name, guest string) auditresults.Ke
 // shelf keeps Reports.
 type shelf struct {
 	absent bool
+	others []string
 	all    map[string]*openreports.Report
 	fail   func() error
 	writes int
 }
 
-func (s *shelf) Available(context.Context) (bool, error) { return !s.absent, s.ask() }
+func (s *shelf) Available(context.Context) ([]string, error) {
+	if s.absent {
+		return nil, s.ask()
+	}
+	return append([]string{"openreports.io/v1alpha1"}, s.others...), s.ask()
+}
 
 func (s *shelf) ask() error {
 	if s.fail == nil {
@@ -188,7 +196,7 @@ func (s *shelf) told(namespace string) []string {
 type scene struct {
 	*Auditor
 
-	cluster  *memory
+	cluster  *inMemory
 	shelf    *shelf
 	set      *policies.Set
 	clock    *clocktesting.FakeClock
@@ -200,7 +208,7 @@ type scene struct {
 func newScene(t testing.TB, specs map[string]string) *scene {
 	t.Helper()
 	s := &scene{
-		cluster: &memory{objects: map[auditresults.Key]json.RawMessage{}}, shelf: &shelf{all: map[string]*openreports.Report{}},
+		cluster: &inMemory{objects: map[auditresults.Key]json.RawMessage{}}, shelf: &shelf{all: map[string]*openreports.Report{}},
 		set: policySet(t, specs), clock: clocktesting.NewFakeClock(start),
 	}
 	s.lead(t)
@@ -237,12 +245,25 @@ func (s *scene) lead(t testing.TB) {
 				},
 			}),
 			Exempt: []string{"kube-system", "virtward-system"},
+			Labels: func(_ context.Context, name string) (labels.Set, error) {
+				switch name {
+				case "labelled":
+					return labels.Set{policyv1alpha1.ExemptLabel: "true"}, nil
+				case "unlabelled":
+					return labels.Set{policyv1alpha1.ExemptLabel: "false"}, nil
+				case "unknown":
+					return nil, errors.New("no answer")
+				}
+				return nil, nil
+			},
 		},
 		Ready:  func() error { return nil },
 		Stored: s.cluster, Reports: s.shelf, Metrics: measured,
 		Audited: func(violations map[string]int, _ time.Time) { s.counted = violations },
-		Tell:    func(f auditresults.Held) { s.events = append(s.events, f.Namespace+"/"+f.Subject.Name+" "+f.String()) },
-		Limit:   auditresults.Limits{PerNamespace: 200, PerSource: 20}, Clock: s.clock, Log: logr.Discard(),
+		Tell: func(f auditresults.Held, e events.Event) {
+			s.events = append(s.events, f.Namespace+"/"+f.Subject.Name+" "+e.String())
+		},
+		Limit: auditresults.Limits{PerNamespace: 200, PerSource: 20}, Clock: s.clock, Log: logr.Discard(),
 	})
 }
 
@@ -294,6 +315,7 @@ func TestEverythingThatExistsIsEvaluated(t *testing.T) {
 	leaving.DeletionTimestamp, leaving.Finalizers = &metav1.Time{Time: start}, []string{"x/y"}
 	s.cluster.put(t, leaving, "VirtualMachine")
 	s.cluster.vm(t, "virtward-system", "exempt", "10Gi")
+	s.cluster.vm(t, "labelled", "exempt", "10Gi")
 	template := build.VMOf(build.VMI("").Memory("10Gi")).Obj()
 	pool := &poolv1beta1.VirtualMachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "pools", Name: "many"}}
 	pool.Spec.VirtualMachineTemplate = &poolv1beta1.VirtualMachineTemplateSpec{Spec: template.Spec}
@@ -318,6 +340,11 @@ func TestEverythingThatExistsIsEvaluated(t *testing.T) {
 		"fail cap VirtualMachine/vm-3" + field, "fail cap VirtualMachine/vm-4" + field,
 		"fail cap VirtualMachineInstance/vm-4 spec.domain.memory.guest",
 	}, s.shelf.told("prod"))
+	for _, namespace := range []string{"virtward-system", "labelled"} {
+		if report, there := s.shelf.all[namespace]; there {
+			t.Errorf("the exempt namespace %s has the report %v", namespace, report)
+		}
+	}
 	equal(t, "the summary of prod", openreports.ReportSummary{Pass: 3, Fail: 3, Skip: 1}, s.shelf.all["prod"].Summary)
 	equal(t, "the report of pools", []string{
 		"fail cap VirtualMachinePool/many spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest",
@@ -378,7 +405,7 @@ func TestEventsAreForWhatIsNew(t *testing.T) {
 		s.events = nil
 	}
 	s.round(t)
-	if want := `prod/old spec.template.spec.domain.memory.guest: Invalid value: too much [virtward/policy/cap]`; len(s.events) != 1 || s.events[0] != want {
+	if want := `prod/old Warning PolicyViolation: spec.template.spec.domain.memory.guest: Invalid value: too much [virtward/policy/cap]`; len(s.events) != 1 || s.events[0] != want {
 		t.Errorf("events %q, want %q", s.events, want)
 	}
 	s.events = nil
@@ -456,7 +483,17 @@ func TestReportsComeWhenThereAreOpenReports(t *testing.T) {
 	equal(t, "too early to ask", 0, len(s.shelf.all))
 	s.clock.Step(lookForReports)
 	s.findReports(t.Context())
-	equal(t, "the report", []string{"fail cap VirtualMachine/vm spec.template.spec.domain.memory.guest"}, s.shelf.told("prod"))
+	want := []string{"fail cap VirtualMachine/vm spec.template.spec.domain.memory.guest"}
+	equal(t, "the report", want, s.shelf.told("prod"))
+
+	clear(s.shelf.all)
+	s.clock.Step(lookForReports)
+	s.findReports(t.Context())
+	equal(t, "nothing changed, so nothing is written", 0, len(s.shelf.all))
+	s.shelf.others = []string{"wgpolicyk8s.io/v1alpha2"}
+	s.clock.Step(lookForReports)
+	s.findReports(t.Context())
+	equal(t, "the reports, when there is another API", want, s.shelf.told("prod"))
 }
 
 // Whatever call fails, and even if another replica goes on from there, the reports become what they would have been,

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/virtward/virtward/controllers/auditresults"
+	"github.com/virtward/virtward/controllers/events"
 )
 
 // Auditor evaluates all existing objects repeatedly. Create it with New; only one runs in a cluster, in the leader.
@@ -28,8 +29,8 @@ type Auditor struct {
 	// fresh are new violations without an event, at most maxEvents; dropped is the number of further ones.
 	fresh   []auditresults.Held
 	dropped int
-	// reports is whether the cluster had OpenReports at the last lookup, and asked the time of that.
-	reports bool
+	// reports are the APIs of Reports that the cluster had at the last lookup, and asked is the time of that.
+	reports []string
 	asked   time.Time
 	// everything reports whether all Reports must be compared, not only those of changed namespaces.
 	everything bool
@@ -49,8 +50,8 @@ type Options struct {
 	Metrics *Metrics
 	// Audited is called with the number of objects that violate each policy, and the time of the audit.
 	Audited func(violations map[string]int, at time.Time)
-	// Tell creates an event on an object that newly violates a policy.
-	Tell  func(auditresults.Held)
+	// Tell creates an event on the subject of a result.
+	Tell  func(auditresults.Held, events.Event)
 	Pace  Pace
 	Limit auditresults.Limits
 	Clock clock.Clock
@@ -84,7 +85,7 @@ func (a *Auditor) rouse() {
 	}
 }
 
-// lookForReports is the interval of lookups in a cluster without OpenReports.
+// lookForReports is the interval of lookups of the APIs of Reports.
 const lookForReports = 30 * time.Second
 
 var (
@@ -110,7 +111,7 @@ func (a *Auditor) Start(ctx context.Context) error {
 			a.do(ctx, t)
 			continue
 		}
-		if a.Reports != nil && a.complete && !a.reports {
+		if a.Reports != nil && a.complete {
 			left = min(left, max(time.Second, lookForReports-a.Clock.Since(a.asked)))
 		}
 		timer := a.Clock.NewTimer(left)
@@ -242,10 +243,16 @@ func (a *Auditor) note(f auditresults.Held) {
 	a.fresh = append(a.fresh, f)
 }
 
+// Events are the reasons of the events on audited objects.
+var Events = events.Table{events.Warning(reasonViolation, "an object newly violates a policy")}
+
+// reasonViolation is the reason of the event for an object that newly violates a policy.
+const reasonViolation = "PolicyViolation"
+
 // tell creates the events.
 func (a *Auditor) tell() {
 	for i := range a.fresh {
-		a.Tell(a.fresh[i])
+		a.Tell(a.fresh[i], Events.Event(reasonViolation, a.fresh[i].String()))
 	}
 	if a.dropped > 0 {
 		a.Log.Info("events for new violations are left out: too many", "left out", a.dropped)

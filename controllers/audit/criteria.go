@@ -8,14 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/evaluator"
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
@@ -29,6 +30,21 @@ type Criteria struct {
 	Evaluator *evaluator.Evaluator
 	// Exempt are the namespaces that the webhooks do not match. They are not audited.
 	Exempt []string
+	// Labels returns the labels of a namespace: those that policyv1alpha1.Exempt holds for are not audited either. It is nil if labels
+	// exempt none.
+	Labels func(ctx context.Context, namespace string) (labels.Set, error)
+}
+
+// exempts reports whether the webhooks do not match a namespace. A namespace without known labels is audited.
+func (j *Criteria) exempts(ctx context.Context, namespace string) bool {
+	if slices.Contains(j.Exempt, namespace) {
+		return true
+	}
+	if j.Labels == nil {
+		return false
+	}
+	known, err := j.Labels(ctx, namespace)
+	return err == nil && policyv1alpha1.Exempt(known)
 }
 
 // conditions are the same for a page of objects. A change requests the next round, and counts for the following pages of
@@ -41,15 +57,15 @@ type conditions struct {
 	// spare is the time in which policies that do not deny are evaluated in a round.
 	spare *spare
 	// room bounds the memory of the running evaluations.
-	room *semaphore.Weighted
+	room memory.Gate
 }
 
 // EvaluationMemory is the most memory of all running evaluations of policies together, in bytes.
-const EvaluationMemory = 128 << 20
+const EvaluationMemory = 96 << 20
 
 // now returns the conditions of this moment, with a time for policies that do not deny.
 func (j *Criteria) now(clock clock.PassiveClock, time time.Duration) (*conditions, error) {
-	c := &conditions{Criteria: j, clock: clock, spare: newSpare(time), room: semaphore.NewWeighted(EvaluationMemory)}
+	c := &conditions{Criteria: j, clock: clock, spare: newSpare(time), room: memory.NewQueue(EvaluationMemory)}
 	return c, c.renew()
 }
 
@@ -70,19 +86,19 @@ const (
 // spare divides a time among namespaces: one gets at most half of what the others leave. Without time, policies that do not
 // deny are skipped.
 type spare struct {
-	parts *platform.Parts
+	parts *memory.Parts
 
 	mu   sync.Mutex
 	over map[string]bool
 }
 
 func newSpare(total time.Duration) *spare {
-	return &spare{parts: platform.NewParts(int64(total)), over: map[string]bool{}}
+	return &spare{parts: memory.NewParts(int64(total)), over: map[string]bool{}}
 }
 
 // spend notes what the evaluation of policies on an object of a namespace took.
-func (s *spare) spend(namespace string, took time.Duration) {
-	if _, ok := s.parts.TryTake(namespace, int64(took)); !ok {
+func (s *spare) spend(ctx context.Context, namespace string, took time.Duration) {
+	if _, err := s.parts.Acquire(ctx, namespace, int64(took)); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.over[namespace] = true
@@ -103,7 +119,7 @@ func (c *conditions) evaluate(ctx context.Context, k Kind, object *pages.Object)
 	if subject = k.unread(object); stored != nil {
 		subject = k.subject(stored)
 	}
-	if slices.Contains(c.Exempt, subject.Namespace) {
+	if c.exempts(ctx, subject.Namespace) {
 		return subject, nil, true, nil
 	}
 	if stored == nil {
@@ -114,19 +130,19 @@ func (c *conditions) evaluate(ctx context.Context, k Kind, object *pages.Object)
 			results, skipped = []auditresults.Result{unreadable(fmt.Errorf("evaluating it failed: %v", cause))}, false
 		}
 	}()
-	weight := policies.Memory(len(stored))
-	if err := c.room.Acquire(ctx, weight); err != nil {
+	release, err := c.room.Acquire(ctx, subject.Namespace, c.snapshot.Policies().Memory(len(stored)))
+	if err != nil {
 		return subject, nil, true, err
 	}
-	defer c.room.Release(weight)
+	defer release()
 	result, err := c.snapshot.Evaluate(ctx, evaluator.Request{
 		Object: stored, Kind: metav1.GroupVersionKind(k.GroupVersionKind), Resource: metav1.GroupVersionResource(k.GroupVersionResource),
 		Namespace: subject.Namespace, Name: subject.Name, Stage: evaluator.Stored,
 		Observer: evaluator.Observer{
 			Gone: func() bool { return ctx.Err() != nil }, Hurry: func() bool { return c.spare.isOver(subject.Namespace) },
-			Policies: func() (done func()) {
+			Policies: func(int64) (done func()) {
 				began := c.clock.Now()
-				return func() { c.spare.spend(subject.Namespace, c.clock.Since(began)) }
+				return func() { c.spare.spend(ctx, subject.Namespace, c.clock.Since(began)) }
 			},
 		},
 	})

@@ -14,18 +14,15 @@ type Kind struct {
 	schema.GroupVersionResource
 }
 
-// audited are the audited kinds, in their order. All are namespaced, because results are in the Report of the
+// beside are the audited kinds without a virtual machine. All are namespaced, because results are in the Report of the
 // namespace.
-var audited = []schema.GroupKind{
-	evaluator.VirtualMachine, evaluator.VirtualMachineInstance, evaluator.ReplicaSet, evaluator.Pool, evaluator.Template,
-	evaluator.Instancetype, evaluator.Preference,
-}
+var beside = []schema.GroupKind{evaluator.Instancetype, evaluator.Preference}
 
-// Kinds returns the audited kinds, in their order.
+// Kinds returns the audited kinds, in their order: all that carry a virtual machine, and those beside them.
 func Kinds() []Kind {
-	kinds := make([]Kind, 0, len(audited))
+	var kinds []Kind
 	for _, info := range evaluator.Kinds() {
-		if slices.Contains(audited, info.GroupKind()) {
+		if info.Machine || slices.Contains(beside, info.GroupKind()) {
 			kinds = append(kinds, Kind{GroupVersionKind: info.GroupVersionKind, GroupVersionResource: info.Resource})
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // Reports stores Reports; see reports.Store.
 type Reports interface {
-	Available(ctx context.Context) (bool, error)
+	Available(ctx context.Context) ([]string, error)
 	Namespaces(ctx context.Context) ([]string, error)
 	Put(ctx context.Context, namespace string, build func(before *openreports.Report) *openreports.Report) (before *openreports.Report, err error)
 }
@@ -64,39 +64,39 @@ func (a *Auditor) measure(active []*policies.Policy) {
 	a.Audited(violations, figures.Ended)
 }
 
-// findReports looks up whether a cluster without OpenReports has them now.
+// findReports looks up whether the cluster has other APIs of Reports now.
 func (a *Auditor) findReports(ctx context.Context) {
-	if a.Reports == nil || !a.complete || a.reports || a.Clock.Since(a.asked) < lookForReports {
+	if a.Reports == nil || !a.complete || a.Clock.Since(a.asked) < lookForReports {
 		return
 	}
 	a.asked = a.Clock.Now()
-	if available, err := a.Reports.Available(ctx); err == nil && available {
+	if available, err := a.Reports.Available(ctx); err == nil && !slices.Equal(available, a.reports) {
 		a.everything = true
 		a.do(ctx, task{publish: true})
 	}
 }
 
-// report writes the Reports, if the cluster has OpenReports. A Report that fails is written again later; the others are
+// report writes the Reports, if the cluster has an API of Reports. A Report that fails is written again later; the others are
 // not affected.
 func (a *Auditor) report(ctx context.Context, active []*policies.Policy) error {
 	if a.Reports == nil {
 		a.settle(a.ledger.Changed())
 		return nil
 	}
-	had := a.reports
-	var err error
 	a.asked = a.Clock.Now()
-	if a.reports, err = a.Reports.Available(ctx); err != nil {
+	available, err := a.Reports.Available(ctx)
+	if err != nil {
 		return err
 	}
-	if a.reports != had {
-		a.Log.Info("OpenReports", "available", a.reports)
+	same := slices.Equal(available, a.reports)
+	if a.reports = available; !same {
+		a.Log.Info("APIs of Reports", "available", available)
 	}
-	if !a.reports {
+	if len(available) == 0 {
 		a.settle(a.ledger.Changed())
 		return nil
 	}
-	namespaces, err := a.toReport(ctx, had)
+	namespaces, err := a.toReport(ctx, same)
 	if err != nil {
 		return err
 	}
@@ -120,10 +120,10 @@ func (a *Auditor) settle(namespaces []string) {
 }
 
 // toReport returns the namespaces whose Reports are compared: those that changed, or all of them, and those with a
-// Report but without results.
-func (a *Auditor) toReport(ctx context.Context, had bool) ([]string, error) {
+// Report but without results. same reports whether the APIs are those of the last time.
+func (a *Auditor) toReport(ctx context.Context, same bool) ([]string, error) {
 	namespaces := a.ledger.Changed()
-	if !a.everything && had {
+	if !a.everything && same {
 		return namespaces, nil
 	}
 	a.everything = true

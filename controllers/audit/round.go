@@ -11,7 +11,7 @@ import (
 
 	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // Bounds of parallel evaluations.
@@ -34,7 +34,7 @@ const (
 // weight estimates the memory that evaluating an object needs, in bytes, and at most maxEvaluating. words is the most
 // that its results need.
 func weight(object []byte, words int64) int64 {
-	return min(maxEvaluating, int64(decodelimits.Brackets(object))*bytesPerValue+int64(len(object))*bytesPerByte+words)
+	return min(maxEvaluating, int64(decode.Brackets(object))*bytesPerValue+int64(len(object))*bytesPerByte+words)
 }
 
 // maxWords returns the most memory that the results of one object need, in bytes: see Condense.

@@ -113,6 +113,12 @@ func (h *Held) compare(other *Held) int {
 	)
 }
 
+// MaxHeld bounds the held results of all namespaces together, and HeldBytes is the most memory of one, in bytes.
+const (
+	MaxHeld   = 50_000
+	HeldBytes = 1500
+)
+
 // Limits bound the held results. Numbers are always exact.
 type Limits struct {
 	// PerNamespace bounds the held results of a namespace.

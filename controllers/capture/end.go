@@ -1,11 +1,10 @@
 package capture
 
 import (
-	"time"
-
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/templates/capture"
 )
 
@@ -14,7 +13,7 @@ func (o *observed) abandon() decision {
 	if o.isOwnedByTemplate() {
 		d := decision{}
 		if o.snapshot != nil && o.isOwnSnapshot() && o.snapshot.DeletionTimestamp == nil {
-			d.steps = []step{{verb: remove, object: o.snapshot}}
+			d.steps = []requests.Step{{Verb: requests.Remove, Object: o.snapshot}}
 			return d
 		}
 		return o.release(d)
@@ -24,17 +23,17 @@ func (o *observed) abandon() decision {
 
 // cleanUp plans the deletion of everything that the capture created.
 func (o *observed) cleanUp() decision {
-	d := decision{progress: progressOf(o.request)}
+	d := decision{progress: requests.ProgressOf(o.request.Status.Conditions)}
 	if o.isOwnTemplate() && o.template.DeletionTimestamp == nil {
-		d.steps = append(d.steps, step{verb: remove, object: o.template})
+		d.steps = append(d.steps, requests.Step{Verb: requests.Remove, Object: o.template})
 	}
 	for i := range o.leftovers {
 		if o.leftovers[i].DeletionTimestamp == nil {
-			d.steps = append(d.steps, step{verb: remove, object: &o.leftovers[i]})
+			d.steps = append(d.steps, requests.Step{Verb: requests.Remove, Object: &o.leftovers[i]})
 		}
 	}
 	if o.snapshot != nil && o.isOwnSnapshot() && o.snapshot.DeletionTimestamp == nil {
-		d.steps = append(d.steps, step{verb: remove, object: o.snapshot})
+		d.steps = append(d.steps, requests.Step{Verb: requests.Remove, Object: o.snapshot})
 	}
 	if len(d.steps) > 0 {
 		return d
@@ -45,7 +44,7 @@ func (o *observed) cleanUp() decision {
 // release plans the removal of the finalizer, if there is nothing left to delete.
 func (o *observed) release(d decision) decision {
 	if controllerutil.ContainsFinalizer(o.request, v1beta1.FinalizerSnapshotCleanup) {
-		d.steps = []step{change(o.request, func(r *v1beta1.VirtualMachineTemplateRequest) {
+		d.steps = []requests.Step{requests.Change(o.request, func(r *v1beta1.VirtualMachineTemplateRequest) {
 			controllerutil.RemoveFinalizer(r, v1beta1.FinalizerSnapshotCleanup)
 		})}
 	}
@@ -58,9 +57,9 @@ func (o *observed) afterwards() decision {
 	if d = o.release(d); len(d.steps) > 0 || o.request.Spec.TTLSecondsAfterFinished == nil {
 		return d
 	}
-	left := completedAt(o.request).Add(time.Duration(*o.request.Spec.TTLSecondsAfterFinished) * time.Second).Sub(o.now)
+	left := requests.Left(o.request.Status.Conditions, *o.request.Spec.TTLSecondsAfterFinished, o.now)
 	if left <= 0 {
-		d.steps = []step{{verb: remove, object: o.request}}
+		d.steps = []requests.Step{{Verb: requests.Remove, Object: o.request}}
 		return d
 	}
 	d.after = left
@@ -68,10 +67,10 @@ func (o *observed) afterwards() decision {
 }
 
 // completed is the progress of a completed request.
-func (o *observed) completed() progress {
-	p := progress{state: hasCompleted, reason: v1beta1.ReasonReconciled, template: readiness{message: "the template was deleted"}}
+func (o *observed) completed() requests.Progress {
+	p := requests.Progress{State: requests.HasCompleted, Reason: v1beta1.ReasonReconciled, Template: requests.Readiness{Message: "the template was deleted"}}
 	if o.isOwnTemplate() {
-		p.template, p.message = readinessOf(o.template), capture.Warning(&o.template.Spec)
+		p.Template, p.Message = requests.ReadinessOf(o.template), capture.Warning(&o.template.Spec)
 	}
 	return p
 }

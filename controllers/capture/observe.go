@@ -9,13 +9,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/templates/capture"
 )
 
@@ -48,21 +48,21 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 		return o, nil
 	}
 	var err error
-	if o.template, err = get(ctx, r, request.Namespace, capture.TemplateName(request), &v1beta1.VirtualMachineTemplate{}); err != nil {
+	if o.template, err = requests.Read(ctx, r.Client, request.Namespace, capture.TemplateName(request), &v1beta1.VirtualMachineTemplate{}); err != nil {
 		return nil, err
 	}
-	if isCompleted(request) {
+	if requests.IsCompleted(request.Status.Conditions) {
 		return o, nil
 	}
-	if !isFailed(request) && request.DeletionTimestamp == nil {
+	if !requests.IsFailed(request.Status.Conditions) && request.DeletionTimestamp == nil {
 		if o.unguarded, err = r.Guards.Missing(ctx, request); err != nil {
 			return nil, err
 		}
 	}
-	if o.snapshot, err = get(ctx, r, request.Spec.VirtualMachineRef.Namespace, capture.SnapshotName(request), &snapshotv1beta1.VirtualMachineSnapshot{}); err != nil {
+	if o.snapshot, err = requests.Read(ctx, r.Client, request.Spec.VirtualMachineRef.Namespace, capture.SnapshotName(request), &snapshotv1beta1.VirtualMachineSnapshot{}); err != nil {
 		return nil, err
 	}
-	if o.snapshot == nil || isFailed(request) || request.DeletionTimestamp != nil {
+	if o.snapshot == nil || requests.IsFailed(request.Status.Conditions) || request.DeletionTimestamp != nil {
 		return o, r.observeLeftovers(ctx, o)
 	}
 	return o, r.observeContent(ctx, o)
@@ -73,7 +73,7 @@ func (r *Reconciler) observeContent(ctx context.Context, o *observed) (err error
 	if name == "" || !o.isOwnSnapshot() {
 		return nil
 	}
-	if o.content, err = get(ctx, r, o.snapshot.Namespace, name, &snapshotv1beta1.VirtualMachineSnapshotContent{}); err != nil || !isReady(o.content) {
+	if o.content, err = requests.Read(ctx, r.Client, o.snapshot.Namespace, name, &snapshotv1beta1.VirtualMachineSnapshotContent{}); err != nil || !isReady(o.content) {
 		return err
 	}
 	if o.volumes, err = capture.Volumes(o.content); errors.As(err, &o.fault) {
@@ -81,7 +81,7 @@ func (r *Reconciler) observeContent(ctx context.Context, o *observed) (err error
 	}
 	complete := true
 	for i := range o.volumes {
-		clone, err := get(ctx, r, o.request.Namespace, capture.CloneName(o.request, o.volumes[i].Name), &cdiv1beta1.DataVolume{})
+		clone, err := requests.Read(ctx, r.Client, o.request.Namespace, capture.CloneName(o.request, o.volumes[i].Name), &cdiv1beta1.DataVolume{})
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (r *Reconciler) observeLeftovers(ctx context.Context, o *observed) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(cdiv1beta1.SchemeGroupVersion.WithKind("DataVolumeList"))
 	err := r.Client.List(ctx, list, client.InNamespace(o.request.Namespace), client.MatchingLabels{v1beta1.LabelRequestUID: string(o.request.UID)})
-	if err != nil && !isAbsent(err) {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("listing DataVolumes: %w", err)
 	}
 	for i := range list.Items {
@@ -124,21 +124,6 @@ func (r *Reconciler) observeLeftovers(ctx context.Context, o *observed) error {
 	}
 	return nil
 }
-
-// get reads an object; nil if it does not exist.
-func get[O client.Object](ctx context.Context, r *Reconciler, namespace, name string, into O) (none O, err error) {
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
-	switch {
-	case isAbsent(err):
-		return none, nil
-	case err != nil:
-		return none, fmt.Errorf("reading %T %s/%s: %w", into, namespace, name, err)
-	}
-	return into, nil
-}
-
-// isAbsent reports whether an object or its kind does not exist.
-func isAbsent(err error) bool { return apierrors.IsNotFound(err) }
 
 func contentName(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	if s.Status == nil || s.Status.VirtualMachineSnapshotContentName == nil {
@@ -165,17 +150,12 @@ func (o *observed) isOwnTemplate() bool {
 
 // owns reports whether a DataVolume belongs to the request or to its template.
 func (o *observed) owns(clone metav1.Object) bool {
-	return clone.GetLabels()[v1beta1.LabelRequestUID] == string(o.request.UID) && (o.isController(clone, o.request.UID) || o.isHandedOver(clone))
+	return clone.GetLabels()[v1beta1.LabelRequestUID] == string(o.request.UID) && (requests.IsController(clone, o.request.UID) || o.isHandedOver(clone))
 }
 
 // isHandedOver reports whether a DataVolume belongs to the template.
 func (o *observed) isHandedOver(clone metav1.Object) bool {
-	return o.isOwnTemplate() && o.isController(clone, o.template.UID)
-}
-
-func (o *observed) isController(clone metav1.Object, uid types.UID) bool {
-	owner := metav1.GetControllerOf(clone)
-	return owner != nil && owner.UID == uid
+	return o.isOwnTemplate() && requests.IsController(clone, o.template.UID)
 }
 
 // isClone reports whether a DataVolume is of this request, and clones the snapshot's volume.

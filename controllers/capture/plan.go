@@ -1,6 +1,8 @@
 package capture
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,11 +14,11 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/guarded"
+	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/templates/capture"
 	"github.com/virtward/virtward/texts"
 )
@@ -32,29 +34,12 @@ type Deadlines struct {
 // contentInterval is the interval at which the content of a snapshot is read. It has no label to watch.
 const contentInterval = 5 * time.Second
 
-// verb is what a step does with its object.
-type verb string
-
-const (
-	create verb = "creating"
-	update verb = "updating"
-	remove verb = "deleting"
-)
-
-// step is one write.
-type step struct {
-	verb   verb
-	object client.Object
-	// before is the object that is updated, as it was read.
-	before client.Object
-}
-
 // decision is what a plan says.
 type decision struct {
 	// steps are applied in their order. Then the next plan follows, after the objects are read again.
-	steps []step
+	steps []requests.Step
 	// progress is the state of the request without the steps.
-	progress progress
+	progress requests.Progress
 	// since is when the current step of the capture started, and deadline when it must end.
 	since, deadline time.Time
 	// after is when the request is reconciled again without a change; 0 for never.
@@ -66,9 +51,9 @@ func (o *observed) plan(limits Deadlines) decision {
 	switch {
 	case o.request.DeletionTimestamp != nil:
 		return o.abandon()
-	case isFailed(o.request):
+	case requests.IsFailed(o.request.Status.Conditions):
 		return o.cleanUp()
-	case isCompleted(o.request):
+	case requests.IsCompleted(o.request.Status.Conditions):
 		return o.afterwards()
 	}
 	if message := invalid(o.request); message != "" {
@@ -78,19 +63,19 @@ func (o *observed) plan(limits Deadlines) decision {
 		return failed(guarded.Reason, o.unguarded)
 	}
 	if o.template != nil && !o.isOwnTemplate() {
-		return failed(v1beta1.ReasonNameTaken, fmt.Sprintf("VirtualMachineTemplate %s exists, and is not of this request: use another templateName", named(o.template)))
+		return failed(v1beta1.ReasonNameTaken, fmt.Sprintf("VirtualMachineTemplate %s exists, and is not of this request: use another templateName", requests.Named(o.template)))
 	}
 	if !controllerutil.ContainsFinalizer(o.request, v1beta1.FinalizerSnapshotCleanup) {
-		return decision{steps: []step{change(o.request, func(r *v1beta1.VirtualMachineTemplateRequest) {
+		return decision{steps: []requests.Step{requests.Change(o.request, func(r *v1beta1.VirtualMachineTemplateRequest) {
 			controllerutil.AddFinalizer(r, v1beta1.FinalizerSnapshotCleanup)
-		})}, progress: working(v1beta1.ReasonSnapshotting, "the capture starts"), since: o.request.CreationTimestamp.Time}
+		})}, progress: requests.Working(v1beta1.ReasonSnapshotting, "the capture starts"), since: o.request.CreationTimestamp.Time}
 	}
 	d, ready := o.snapshotting(limits.Snapshot)
 	if ready {
 		d = o.cloning(limits.Clone)
 	}
 	if !d.deadline.IsZero() && !o.now.Before(d.deadline) && len(d.steps) == 0 {
-		return failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", d.deadline.Sub(d.since), d.progress.message))
+		return failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", d.deadline.Sub(d.since), d.progress.Message))
 	}
 	return d
 }
@@ -126,31 +111,35 @@ func (o *observed) snapshotting(limit time.Duration) (d decision, ready bool) {
 		case len(o.leftovers) > 0 || o.template != nil:
 			return failed(v1beta1.ReasonSnapshotFailed, "the snapshot was deleted before all volumes were cloned"), false
 		}
-		d.progress = working(v1beta1.ReasonSnapshotting, "the snapshot is created")
-		d.steps = []step{{verb: create, object: snapshotOf(o.request)}}
+		d.progress = requests.Working(v1beta1.ReasonSnapshotting, "the snapshot is created")
+		d.steps = []requests.Step{{Verb: requests.Create, Object: snapshotOf(o.request)}}
 		return d.until(limit), false
 	}
 	d.since = o.snapshot.CreationTimestamp.Time
-	what := "VirtualMachineSnapshot " + named(o.snapshot)
+	what := "VirtualMachineSnapshot " + requests.Named(o.snapshot)
 	switch {
 	case !o.isOwnSnapshot():
 		return failed(v1beta1.ReasonNameTaken, what+" exists, and is not of this request"), false
 	case o.isOwnedByTemplate(), o.snapshot.DeletionTimestamp != nil:
 		return o.cleaning(d).until(limit), false
 	case snapshotFailure(o.snapshot) != "":
-		return failed(v1beta1.ReasonSnapshotFailed, what+" failed: "+texts.Shorten(snapshotFailure(o.snapshot), maxQuoted)), false
+		return failed(v1beta1.ReasonSnapshotFailed, what+" failed: "+texts.Shorten(snapshotFailure(o.snapshot), requests.MaxQuoted)), false
 	case o.snapshot.Status == nil || o.snapshot.Status.ReadyToUse == nil || !*o.snapshot.Status.ReadyToUse:
-		d.progress = working(v1beta1.ReasonSnapshotting, "waiting for "+what)
+		d.progress = requests.Working(v1beta1.ReasonSnapshotting, "waiting for "+what)
 		return d.until(limit), false
 	case contentName(o.snapshot) == "":
 		return failed(v1beta1.ReasonSnapshotFailed, what+" has no content"), false
 	case !isReady(o.content):
-		d.progress, d.after = working(v1beta1.ReasonSnapshotting, "waiting for the content of "+what), contentInterval
+		d.progress, d.after = requests.Working(v1beta1.ReasonSnapshotting, "waiting for the content of "+what), contentInterval
 		return d.until(limit), false
 	case o.content.Spec.VirtualMachineSnapshotName == nil || *o.content.Spec.VirtualMachineSnapshotName != o.snapshot.Name:
 		return failed(v1beta1.ReasonSnapshotFailed, "the content of "+what+" is of another snapshot"), false
 	case o.fault != nil:
 		return failed(o.fault.Reason, o.fault.Message), false
+	}
+	var fault *capture.Error
+	if source := o.content.Spec.Source.VirtualMachine; source != nil && errors.As(capture.CheckSource(o.request, o.snapshot, &source.Spec), &fault) {
+		return failed(fault.Reason, fault.Message), false
 	}
 	return d, true
 }
@@ -158,33 +147,33 @@ func (o *observed) snapshotting(limit time.Duration) (d decision, ready bool) {
 // cleaning plans the end of the snapshot, which is not needed any more.
 func (o *observed) cleaning(d decision) decision {
 	if o.snapshot.DeletionTimestamp == nil {
-		d.steps = []step{{verb: remove, object: o.snapshot}}
+		d.steps = []requests.Step{{Verb: requests.Remove, Object: o.snapshot}}
 	}
-	d.progress = working(v1beta1.ReasonCleaningUp, "waiting for the deletion of VirtualMachineSnapshot "+named(o.snapshot))
+	d.progress = requests.Working(v1beta1.ReasonCleaningUp, "waiting for the deletion of VirtualMachineSnapshot "+requests.Named(o.snapshot))
 	if !o.isOwnTemplate() {
-		d.progress.reason = v1beta1.ReasonSnapshotting
+		d.progress.Reason = v1beta1.ReasonSnapshotting
 	}
 	return d
 }
 
 // cloning plans from the content of the snapshot to the template that owns all clones.
 func (o *observed) cloning(limit time.Duration) decision {
-	d := decision{since: o.content.CreationTimestamp.Time, progress: working(v1beta1.ReasonCloning, "the volumes are cloned")}
+	d := decision{since: o.content.CreationTimestamp.Time, progress: requests.Working(v1beta1.ReasonCloning, "the volumes are cloned")}
 	var waiting []string
 	for i := range o.volumes {
 		v, clone := &o.volumes[i], o.clones[i]
 		if clone == nil {
-			d.steps = append(d.steps, step{verb: create, object: capture.DataVolume(o.request, v)})
+			d.steps = append(d.steps, requests.Step{Verb: requests.Create, Object: capture.DataVolume(o.request, v)})
 			continue
 		}
-		what := "DataVolume " + named(clone)
+		what := "DataVolume " + requests.Named(clone)
 		switch {
 		case !o.isClone(clone, v):
 			return failed(v1beta1.ReasonNameTaken, what+" exists, and is not of this request")
 		case clone.Status.Phase == cdiv1beta1.Failed:
-			return failed(v1beta1.ReasonCloneFailed, what+" failed"+quoted(detailOf(clone)))
+			return failed(v1beta1.ReasonCloneFailed, what+" failed"+requests.Quoted(detailOf(clone)))
 		case clone.Status.Phase != cdiv1beta1.Succeeded:
-			waiting = append(waiting, what+quoted(detailOf(clone)))
+			waiting = append(waiting, what+requests.Quoted(detailOf(clone)))
 			if clone.CreationTimestamp.After(d.since) {
 				d.since = clone.CreationTimestamp.Time
 			}
@@ -195,7 +184,7 @@ func (o *observed) cloning(limit time.Duration) decision {
 	case len(d.steps) > 0:
 	case len(waiting) > 0:
 		slices.Sort(waiting)
-		d.progress.message = fmt.Sprintf("%d of %d volumes are cloned; waiting for %s", len(o.volumes)-len(waiting), len(o.volumes), waiting[0])
+		d.progress.Message = fmt.Sprintf("%d of %d volumes are cloned; waiting for %s", len(o.volumes)-len(waiting), len(o.volumes), waiting[0])
 	default:
 		return o.templating(d)
 	}
@@ -204,24 +193,24 @@ func (o *observed) cloning(limit time.Duration) decision {
 
 // templating plans the template, the hand-over of the clones and the end of the snapshot.
 func (o *observed) templating(d decision) decision {
-	d.progress = working(v1beta1.ReasonCreatingTemplate, "VirtualMachineTemplate "+o.request.Namespace+"/"+capture.TemplateName(o.request)+" is created")
+	d.progress = requests.Working(v1beta1.ReasonCreatingTemplate, "VirtualMachineTemplate "+o.request.Namespace+"/"+capture.TemplateName(o.request)+" is created")
 	if o.template == nil {
 		template, err := templateOf(o)
 		if err != nil {
 			return failed(v1beta1.ReasonRejected, err.Error())
 		}
-		d.steps = []step{{verb: create, object: template}}
+		d.steps = []requests.Step{{Verb: requests.Create, Object: template}}
 		return d
 	}
 	owner := metav1.NewControllerRef(o.template, v1beta1.GroupVersion.WithKind("VirtualMachineTemplate"))
 	for _, clone := range o.clones {
 		if !o.isHandedOver(clone) {
-			d.steps = append(d.steps, change(clone, func(c *cdiv1beta1.DataVolume) { c.OwnerReferences = []metav1.OwnerReference{*owner} }))
+			d.steps = append(d.steps, requests.Change(clone, func(c *cdiv1beta1.DataVolume) { c.OwnerReferences = []metav1.OwnerReference{*owner} }))
 		}
 	}
 	if len(d.steps) == 0 { // isOwnedByTemplate comes before
 		owner.Controller, owner.BlockOwnerDeletion = nil, nil
-		d.steps = []step{change(o.request, func(r *v1beta1.VirtualMachineTemplateRequest) { r.OwnerReferences = append(r.OwnerReferences, *owner) })}
+		d.steps = []requests.Step{requests.Change(o.request, func(r *v1beta1.VirtualMachineTemplateRequest) { r.OwnerReferences = append(r.OwnerReferences, *owner) })}
 	}
 	return d
 }
@@ -235,13 +224,6 @@ func (d decision) until(limit time.Duration) decision {
 		}
 	}
 	return d
-}
-
-// change is a step that updates an object.
-func change[O client.Object](object O, do func(O)) step {
-	after, _ := object.DeepCopyObject().(O) // it has the same type
-	do(after)
-	return step{verb: update, object: after, before: object}
 }
 
 func snapshotOf(request *v1beta1.VirtualMachineTemplateRequest) *snapshotv1beta1.VirtualMachineSnapshot {
@@ -270,21 +252,12 @@ func templateOf(o *observed) (*v1beta1.VirtualMachineTemplate, error) {
 	}
 	labels[v1beta1.LabelRequestUID] = string(o.request.UID)
 	return &v1beta1.VirtualMachineTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.request.Namespace, Name: capture.TemplateName(o.request), Labels: labels},
-		Spec:       *spec,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.request.Namespace, Name: capture.TemplateName(o.request), Labels: labels,
+			Annotations: map[string]string{v1beta1.AnnotationSourceState: string(capture.SourceState(o.snapshot))},
+		},
+		Spec: *spec,
 	}, nil
-}
-
-func named(object client.Object) string { return object.GetNamespace() + "/" + object.GetName() }
-
-// maxQuoted bounds messages of others within messages, in bytes.
-const maxQuoted = 256
-
-func quoted(message string) string {
-	if message == "" {
-		return ""
-	}
-	return ": " + texts.Shorten(message, maxQuoted)
 }
 
 // snapshotErrors are the reasons of KubeVirt's condition Progressing with which a snapshot does not continue.
@@ -302,22 +275,13 @@ func snapshotFailure(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	for _, c := range s.Status.Conditions {
 		switch {
 		case c.Type == snapshotv1beta1.ConditionFailure && c.Status == corev1.ConditionTrue:
-			return firstOf(message, c.Message, c.Reason)
+			return cmp.Or(message, c.Message, c.Reason)
 		case c.Type == snapshotv1beta1.ConditionProgressing && c.Status == corev1.ConditionFalse && slices.Contains(snapshotErrors, c.Reason):
-			return firstOf(message, c.Message, c.Reason)
+			return cmp.Or(message, c.Message, c.Reason)
 		}
 	}
 	if s.Status.Phase == snapshotv1beta1.Failed {
-		return firstOf(message, "KubeVirt gives no reason")
-	}
-	return ""
-}
-
-func firstOf(candidates ...string) string {
-	for _, c := range candidates {
-		if c != "" {
-			return c
-		}
+		return cmp.Or(message, "KubeVirt gives no reason")
 	}
 	return ""
 }

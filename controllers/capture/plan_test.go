@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/guarded"
+	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/templates/capture"
 )
 
@@ -54,6 +55,28 @@ func snapshotted(o *observed) {
 	o.expanded = vm.Spec.DeepCopy()
 }
 
+// requires sets the state that the source must have, and what KubeVirt notes of it.
+func requires(state v1beta1.SourceState, indications ...snapshotv1beta1.Indication) func(*observed) {
+	return func(o *observed) {
+		o.request.Spec.SourceState = state
+		for _, i := range indications {
+			o.snapshot.Status.SourceIndications = append(o.snapshot.Status.SourceIndications, snapshotv1beta1.SourceIndication{Indication: i})
+		}
+	}
+}
+
+// The template has the state of its source.
+func TestSourceStateOfTemplate(t *testing.T) {
+	for want, indications := range map[v1beta1.SourceState][]snapshotv1beta1.Indication{
+		v1beta1.SourceStopped: nil, v1beta1.SourceRunning: {"Online", "NoGuestAgent"}, v1beta1.SourceQuiesced: {"Online", "GuestAgent"},
+	} {
+		d := started(snapshotted, cloned(cdiv1beta1.Succeeded), requires(v1beta1.SourceAny, indications...)).plan(limits)
+		if len(d.steps) != 1 || d.steps[0].Object.GetAnnotations()[v1beta1.AnnotationSourceState] != string(want) {
+			t.Errorf("%s: %+v", want, d.steps)
+		}
+	}
+}
+
 // cloned adds a clone with a phase.
 func cloned(phase cdiv1beta1.DataVolumePhase) func(*observed) {
 	return func(o *observed) {
@@ -78,7 +101,7 @@ func owned(o *observed) {
 func later(d time.Duration) func(*observed) { return func(o *observed) { o.now = began.Add(d) } }
 
 // with sets the conditions of a progress in the status.
-func with(p progress) func(*observed) {
+func with(p requests.Progress) func(*observed) {
 	return func(o *observed) { o.request.Status = *statusOf(o.request, &p, false, began) }
 }
 
@@ -110,6 +133,11 @@ func TestPlan(t *testing.T) {
 		"template owns the request":    {started(snapshotted, cloned(cdiv1beta1.Succeeded), templated, handedOver, owned), "deleting " + capture.SnapshotName(started().request), v1beta1.ReasonCleaningUp},
 		"snapshot is gone at the end":  {started(templated, owned), "", v1beta1.ReasonReconciled},
 		"snapshot is gone too early":   {started(templated), "", v1beta1.ReasonSnapshotFailed},
+		"running, and must be stopped": {started(snapshotted, requires(v1beta1.SourceStopped, "Online", "GuestAgent")), "", v1beta1.ReasonSourceNotStopped},
+		"running, and must be frozen":  {started(snapshotted, requires(v1beta1.SourceQuiesced, "Online", "NoGuestAgent")), "", v1beta1.ReasonSourceNotQuiesced},
+		"frozen, and must be frozen":   {started(snapshotted, requires(v1beta1.SourceQuiesced, "Online", "GuestAgent")), "creating " + capture.CloneName(started().request, "root"), v1beta1.ReasonCloning},
+		"running, and may run":         {started(snapshotted, requires("", "Online", "NoGuestAgent")), "creating " + capture.CloneName(started().request, "root"), v1beta1.ReasonCloning},
+		"running, and has clones":      {started(snapshotted, cloned(cdiv1beta1.Succeeded), requires(v1beta1.SourceStopped, "Online")), "", v1beta1.ReasonSourceNotStopped},
 		"template of another user":     {started(templated, func(o *observed) { o.template.Labels = nil }), "", v1beta1.ReasonNameTaken},
 		"failed with a snapshot":       {started(snapshotted, with(failed("X", "").progress)), "deleting " + capture.SnapshotName(started().request), "X"},
 		"failed with a template":       {started(templated, with(failed("X", "").progress)), "deleting golden", "X"},
@@ -124,22 +152,22 @@ func TestPlan(t *testing.T) {
 		d := s.state.plan(limits)
 		var steps []string
 		for i := range d.steps {
-			steps = append(steps, string(d.steps[i].verb)+" "+d.steps[i].object.GetName())
+			steps = append(steps, string(d.steps[i].Verb)+" "+d.steps[i].Object.GetName())
 		}
-		if diff := cmp.Diff(s.steps, strings.Join(steps, ", ")); diff != "" || d.progress.reason != s.reason {
-			t.Errorf("%s: reason %s: %s, want %s; steps (-want +got):\n%s", name, d.progress.reason, d.progress.message, s.reason, diff)
+		if diff := cmp.Diff(s.steps, strings.Join(steps, ", ")); diff != "" || d.progress.Reason != s.reason {
+			t.Errorf("%s: reason %s: %s, want %s; steps (-want +got):\n%s", name, d.progress.Reason, d.progress.Message, s.reason, diff)
 		}
 	}
 }
 
 // TestTimeToLive: a completed request is deleted at the right time.
 func TestTimeToLive(t *testing.T) {
-	done := with(progress{state: hasCompleted, reason: v1beta1.ReasonReconciled})
+	done := with(requests.Progress{State: requests.HasCompleted, Reason: v1beta1.ReasonReconciled})
 	ttl := func(o *observed) { o.request.Spec.TTLSecondsAfterFinished, o.request.Finalizers = new(int32(30)), nil }
 	if d := started(templated, done, ttl).plan(limits); len(d.steps) > 0 || d.after != 20*time.Second {
 		t.Errorf("after 10 seconds: %v, %s", d.steps, d.after)
 	}
-	if d := started(templated, done, ttl, later(30*time.Second)).plan(limits); len(d.steps) != 1 || d.steps[0].verb != remove || d.steps[0].object.GetName() != "golden" {
+	if d := started(templated, done, ttl, later(30*time.Second)).plan(limits); len(d.steps) != 1 || d.steps[0].Verb != requests.Remove || d.steps[0].Object.GetName() != "golden" {
 		t.Errorf("after 30 seconds: %v", d.steps)
 	}
 }
@@ -147,17 +175,17 @@ func TestTimeToLive(t *testing.T) {
 // TestConditions: each progress has all conditions.
 func TestConditions(t *testing.T) {
 	for name, s := range map[string]struct {
-		progress progress
+		progress requests.Progress
 		want     string
 	}{
-		"working":   {working(v1beta1.ReasonCloning, "m"), "Progressing True Cloning, Completed False Waiting, Ready False Waiting"},
-		"blocked":   {working(v1beta1.ReasonBlocked, "m"), "Progressing True Blocked, Completed False Blocked, Ready False Blocked"},
+		"working":   {requests.Working(v1beta1.ReasonCloning, "m"), "Progressing True Cloning, Completed False Waiting, Ready False Waiting"},
+		"blocked":   {requests.Working(v1beta1.ReasonBlocked, "m"), "Progressing True Blocked, Completed False Blocked, Ready False Blocked"},
 		"failed":    {failed(v1beta1.ReasonCloneFailed, "m").progress, "Progressing False CloneFailed, Completed False CloneFailed, Ready False CloneFailed"},
-		"completed": {progress{state: hasCompleted}, "Progressing False Reconciled, Completed True Reconciled, Ready False Waiting"},
-		"ready":     {progress{state: hasCompleted, template: readiness{ready: true}}, "Progressing False Reconciled, Completed True Reconciled, Ready True Reconciled"},
+		"completed": {requests.Progress{State: requests.HasCompleted}, "Progressing False Reconciled, Completed True Reconciled, Ready False Waiting"},
+		"ready":     {requests.Progress{State: requests.HasCompleted, Template: requests.Readiness{Ready: true}}, "Progressing False Reconciled, Completed True Reconciled, Ready True Reconciled"},
 	} {
 		var got []string
-		for _, c := range s.progress.conditions() {
+		for _, c := range s.progress.Conditions() {
 			got = append(got, c.Type+" "+string(c.Status)+" "+c.Reason)
 		}
 		if diff := cmp.Diff(s.want, strings.Join(got, ", ")); diff != "" {

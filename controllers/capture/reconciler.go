@@ -2,7 +2,6 @@ package capture
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +13,10 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/dependents"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/guarded"
+	"github.com/virtward/virtward/controllers/requests"
+	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -28,8 +30,8 @@ type Options struct {
 	Deadlines Deadlines
 	// Guards must have been active since a request was created: they check what its author is permitted to capture.
 	Guards *guarded.Guards
-	// Tell creates an event on a request, with its type, reason and message.
-	Tell func(request *v1beta1.VirtualMachineTemplateRequest, kind, reason, message string)
+	// Tell creates an event on a request.
+	Tell func(*v1beta1.VirtualMachineTemplateRequest, events.Event)
 	// Metrics count captures; nil for none.
 	Metrics *Metrics
 	Clock   clock.PassiveClock
@@ -45,33 +47,39 @@ type Expander interface {
 type Reconciler struct {
 	Options
 
+	kept *kept
 	// children are the objects that the active captures wait for.
 	children *dependents.Index
 }
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, children: dependents.New(maxChildren)}
+	return &Reconciler{
+		Options: options, children: dependents.New(maxChildren),
+		kept: &kept{Client: options.Client, Owner: Owner, Tell: options.Tell, Status: func(r *v1beta1.VirtualMachineTemplateRequest) *v1beta1.VirtualMachineTemplateRequestStatus {
+			return &r.Status
+		}},
+	}
 }
 
 // maxRounds bounds the plans of one reconciliation. A capture without waiting needs eight.
 const maxRounds = 12
 
-// soon is the delay before the reconciliation that follows a status.
-const soon = time.Millisecond
+// soon is the delay before the reconciliation that follows a status, and behind that after a conflict.
+const soon, behind = time.Millisecond, time.Second
 
 // Reconcile continues a capture as far as it can without waiting: observe, plan, apply, and at the end the status.
 func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	result, err := r.continues(ctx, key)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("VirtualMachineTemplateRequest %s: %w", key, err)
+		return statuses.Requeue(behind, reconcile.Result{}, fmt.Errorf("VirtualMachineTemplateRequest %s: %w", key, err))
 	}
 	return result, nil
 }
 
 func (r *Reconciler) continues(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	for range maxRounds {
-		request, err := get(ctx, r, key.Namespace, key.Name, &v1beta1.VirtualMachineTemplateRequest{})
+		request, err := requests.Read(ctx, r.Client, key.Namespace, key.Name, &v1beta1.VirtualMachineTemplateRequest{})
 		if request == nil || err != nil {
 			r.children.Set(key, nil)
 			return reconcile.Result{}, err
@@ -92,7 +100,7 @@ func (r *Reconciler) continues(ctx context.Context, key reconcile.Request) (reco
 			return r.denied(ctx, o, &d, err)
 		}
 	}
-	return reconcile.Result{RequeueAfter: time.Second}, nil
+	return reconcile.Result{RequeueAfter: behind}, nil
 }
 
 // unwatchedInterval is the interval at which objects are read that do not fit into the index.
@@ -103,11 +111,11 @@ func (r *Reconciler) finish(ctx context.Context, o *observed, d *decision) (reco
 	if o.request.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	ended := isFailed(o.request) || isCompleted(o.request)
-	if err := r.applyStatus(ctx, o, &d.progress); err != nil {
+	ended := requests.IsFailed(o.request.Status.Conditions) || requests.IsCompleted(o.request.Status.Conditions)
+	if err := r.remembers(ctx, o, &d.progress); err != nil {
 		return reconcile.Result{}, err
 	}
-	if !ended && d.progress.state != isWorking { // what follows the end is planned from the status
+	if !ended && d.progress.State != requests.IsWorking { // what follows the end is planned from the status
 		return reconcile.Result{RequeueAfter: soon}, nil
 	}
 	if o.unwatched {
@@ -120,56 +128,25 @@ func (r *Reconciler) finish(ctx context.Context, o *observed, d *decision) (reco
 }
 
 // apply executes a plan, in its order.
-func (r *Reconciler) apply(ctx context.Context, steps []step) error {
-	for i := range steps {
-		s := &steps[i]
-		var err error
-		switch s.verb {
-		case create:
-			err = r.Client.Create(ctx, s.object, client.FieldOwner(Owner))
-		case update:
-			err = r.Client.Patch(ctx, s.object, client.MergeFromWithOptions(s.before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Owner))
-		case remove:
-			uid := s.object.GetUID()
-			err = client.IgnoreNotFound(r.Client.Delete(ctx, s.object, client.Preconditions{UID: &uid}))
-		}
-		if err != nil {
-			return &stepError{step: s, err: err}
-		}
-	}
-	return nil
+func (r *Reconciler) apply(ctx context.Context, steps []requests.Step) error {
+	return requests.Apply(ctx, r.Client, Owner, steps...) //nolint:wrapcheck // it names the step
 }
-
-// stepError is the error of a write.
-type stepError struct {
-	step *step
-	err  error
-}
-
-func (e *stepError) Error() string {
-	return fmt.Sprintf("%s %T %s: %s", e.step.verb, e.step.object, named(e.step.object), e.err)
-}
-
-func (e *stepError) Unwrap() error { return e.err }
 
 // denied handles a write that the API server denies: for good, or for now.
 func (r *Reconciler) denied(ctx context.Context, o *observed, d *decision, err error) (reconcile.Result, error) {
-	var failure *stepError
-	if !errors.As(err, &failure) || failure.step.verb != create || o.request.DeletionTimestamp != nil {
+	if o.request.DeletionTimestamp != nil {
 		return reconcile.Result{}, err
 	}
-	switch {
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+	switch requests.DenialOf(err) {
+	case requests.Rejected:
 		rejected := failed(v1beta1.ReasonRejected, policies.PublicError(err))
 		return r.finish(ctx, o, &rejected)
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+	case requests.Blocked:
 		return r.blocked(ctx, o, d, err)
+	case requests.NotDenied:
 	}
 	return reconcile.Result{}, err
 }
-
-// The delays before another attempt to write what was denied: a quarter of the time since the step started.
-const firstAttempt, lastAttempt = 2 * time.Second, 2 * time.Minute
 
 // blocked says what is denied, and tries again until the deadline of the step.
 func (r *Reconciler) blocked(ctx context.Context, o *observed, d *decision, err error) (reconcile.Result, error) {
@@ -177,9 +154,9 @@ func (r *Reconciler) blocked(ctx context.Context, o *observed, d *decision, err 
 		late := failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", d.deadline.Sub(d.since), policies.PublicError(err)))
 		return r.finish(ctx, o, &late)
 	}
-	d.progress = working(v1beta1.ReasonBlocked, policies.PublicError(err))
-	if err := r.applyStatus(ctx, o, &d.progress); err != nil {
+	d.progress = requests.Working(v1beta1.ReasonBlocked, policies.PublicError(err))
+	if err := r.remembers(ctx, o, &d.progress); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: min(lastAttempt, max(firstAttempt, o.now.Sub(d.since)/4))}, nil
+	return reconcile.Result{RequeueAfter: requests.NextAttempt(d.since, o.now)}, nil
 }

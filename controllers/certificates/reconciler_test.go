@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +26,8 @@ import (
 
 	"github.com/virtward/virtward/certificates"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/kills"
+	"github.com/virtward/virtward/test/planes"
 )
 
 const (
@@ -40,16 +41,9 @@ const (
 	lag = settle - time.Second
 )
 
-// errKilled is the answer to every request of a controller that was killed.
-var errKilled = errors.New("killed")
-
 // TestWithAPIServer shares one control plane, which takes longer to start than the tests take.
 func TestWithAPIServer(t *testing.T) {
-	cluster, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cluster.Stop() })
+	cluster := planes.Start(t, controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
 	t.Run("Kills", func(t *testing.T) { testKills(t, cluster.Config()) })
 	t.Run("KillsOfAPIServices", func(t *testing.T) { testKillsOfAPIServices(t, cluster.Config()) })
 	t.Run("AnotherAPIService", func(t *testing.T) { testAnotherAPIService(t, cluster.Config()) })
@@ -227,18 +221,14 @@ func install(t *testing.T, config *rest.Config) *installation {
 func (i *installation) run(t *testing.T, kill int) {
 	t.Helper()
 	config := rest.CopyConfig(i.config)
-	connection := &connection{left: kill}
-	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		connection.inner = inner
-		return connection
-	})
-	connection.written = func() {
+	connection := &kills.Connection{Left: kill, Written: func() {
 		i.writes++
 		if i.called != nil {
 			i.record(t)
 			i.check(t)
 		}
-	}
+	}}
+	config.Wrap(connection.Wrap)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -259,41 +249,18 @@ func (i *installation) run(t *testing.T, kill int) {
 		before := i.writes
 		result, err := reconciler.Reconcile(t.Context(), reconciler.keys()[0])
 		switch {
-		case errors.Is(err, errKilled):
+		case errors.Is(err, kills.Err):
 			return
 		case err != nil:
 			t.Fatal(err)
 		case i.writes > before: // its watches ask for another attempt at once
 		case result.RequeueAfter == time.Hour:
-			if kill >= 0 {
-				connection.left = 0 // it is idle, and killed
-			}
 			return
 		default:
 			i.clock.Step(result.RequeueAfter)
 		}
 	}
 	t.Fatal("the rotation does not end")
-}
-
-// connection ends after a number of writes; a negative number is none.
-type connection struct {
-	inner   http.RoundTripper
-	left    int
-	written func()
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c *connection) RoundTrip(request *http.Request) (*http.Response, error) {
-	if c.left == 0 {
-		return nil, errKilled
-	}
-	response, err := c.inner.RoundTrip(request)
-	if err == nil && request.Method != http.MethodGet && response.StatusCode < http.StatusBadRequest {
-		c.left--
-		c.written()
-	}
-	return response, err
 }
 
 // record takes down what has changed.

@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtward/virtward/virtualimages/source"
+	"github.com/virtward/virtward/sources/web"
 )
 
 // The keys of a Secret with credentials, as CDI has them.
@@ -33,19 +33,19 @@ const (
 )
 
 // Read reads a Secret and a ConfigMap of a namespace into the options of a source; an empty name is none. A missing object is
-// an Error of the source. An error of the API server, such as forbidden, can be unwrapped.
-func Read(ctx context.Context, reader client.Reader, namespace, secretName, configMapName string, into *source.Options) error {
+// a *web.Error. An error of the API server, such as forbidden, can be unwrapped.
+func Read(ctx context.Context, reader client.Reader, namespace, secretName, configMapName string, into *web.Options) error {
 	if secretName != "" {
 		secret := &corev1.Secret{}
 		err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: secretName}, secret)
 		switch {
 		case apierrors.IsNotFound(err):
-			return &source.Error{Reason: source.ReasonMissingCredential, Message: fmt.Sprintf("there is no Secret %s", secretName)}
+			return &web.Error{Reason: web.ReasonMissingCredential, Message: fmt.Sprintf("there is no Secret %s", secretName)}
 		case err != nil:
 			return fmt.Errorf("reading a Secret: %w", err)
 		}
 		if len(secret.Data[keyUser]) > MaxCredential || len(secret.Data[keyPassword]) > MaxCredential {
-			return &source.Error{Reason: source.ReasonMissingCredential, Message: fmt.Sprintf("%s or %s of the Secret %s has more than %d bytes", keyUser, keyPassword, secretName, MaxCredential)}
+			return &web.Error{Reason: web.ReasonMissingCredential, Message: fmt.Sprintf("%s or %s of the Secret %s has more than %d bytes", keyUser, keyPassword, secretName, MaxCredential)}
 		}
 		into.User, into.Password = string(secret.Data[keyUser]), string(secret.Data[keyPassword])
 	}
@@ -54,13 +54,13 @@ func Read(ctx context.Context, reader client.Reader, namespace, secretName, conf
 		err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: configMapName}, authorities)
 		switch {
 		case apierrors.IsNotFound(err):
-			return &source.Error{Reason: source.ReasonInvalidAuthority, Message: fmt.Sprintf("there is no ConfigMap %s", configMapName)}
+			return &web.Error{Reason: web.ReasonInvalidAuthority, Message: fmt.Sprintf("there is no ConfigMap %s", configMapName)}
 		case err != nil:
 			return fmt.Errorf("reading a ConfigMap: %w", err)
 		}
 		into.Authorities = []byte(certificates(authorities.Data))
 		if len(into.Authorities) > MaxAuthorities {
-			return &source.Error{Reason: source.ReasonInvalidAuthority, Message: fmt.Sprintf("the ConfigMap %s has more than %d KiB of certificates", configMapName, MaxAuthorities>>10)}
+			return &web.Error{Reason: web.ReasonInvalidAuthority, Message: fmt.Sprintf("the ConfigMap %s has more than %d KiB of certificates", configMapName, MaxAuthorities>>10)}
 		}
 	}
 	return nil

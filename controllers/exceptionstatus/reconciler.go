@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/controllers"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/policies"
 )
@@ -23,11 +24,12 @@ const Owner = "virtward-controller"
 
 // Options has the parameters of a Reconciler.
 type Options struct {
-	Client dynamic.Interface
+	// Client reads from the API server, without a cache, and writes the statuses.
+	Client client.Client
 	// Exceptions returns the exceptions.
 	Exceptions func() *policies.Exceptions
-	// Tell creates an event on an exception, with its type, reason and message.
-	Tell func(exception *policyv1alpha1.VirtualMachinePolicyException, kind, reason, message string)
+	// Tell creates an event on an exception.
+	Tell func(*policyv1alpha1.VirtualMachinePolicyException, events.Event)
 	// Changed is called after a transition: the results of the audit change.
 	Changed func()
 	Clock   clock.PassiveClock
@@ -37,12 +39,26 @@ type Options struct {
 type Reconciler struct {
 	options Options
 	trigger *controllers.Trigger
-	store   *statuses.Exceptions
+	report  *report
+	store   *statuses.Store[*policyv1alpha1.VirtualMachinePolicyException, policyv1alpha1.VirtualMachinePolicyExceptionStatus]
+}
+
+// report is the status of an exception. Nothing that is evaluated depends on it.
+type report = statuses.Report[*policyv1alpha1.VirtualMachinePolicyException, policyv1alpha1.VirtualMachinePolicyExceptionStatus]
+
+func statusOf(e *policyv1alpha1.VirtualMachinePolicyException) *policyv1alpha1.VirtualMachinePolicyExceptionStatus {
+	return &e.Status
 }
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{options: options, trigger: controllers.NewTrigger(), store: statuses.OfExceptions(options.Client, Owner)}
+	r := &Reconciler{options: options, trigger: controllers.NewTrigger()}
+	r.report = &report{Client: options.Client, Owner: Owner, Status: statusOf, Own: own, Tell: func(exception *policyv1alpha1.VirtualMachinePolicyException, e events.Event) {
+		options.Tell(exception, e)
+		options.Changed()
+	}}
+	r.store = statuses.NewStore(options.Client, statusOf, r.report, transition)
+	return r
 }
 
 // SetupWithManager adds the Reconciler to a manager.
@@ -84,17 +100,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.store.Forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	before, _, err := r.store.Keep(ctx, state.Object, statuses.Part[policyv1alpha1.VirtualMachinePolicyExceptionStatus]{
-		Own: own,
-		Plan: func(before *policyv1alpha1.VirtualMachinePolicyExceptionStatus) *policyv1alpha1.VirtualMachinePolicyExceptionStatus {
-			return Plan(&state, before, now)
-		},
+	err := r.store.Keep(ctx, state.Object, func(before *policyv1alpha1.VirtualMachinePolicyExceptionStatus) *policyv1alpha1.VirtualMachinePolicyExceptionStatus {
+		return Plan(&state, before, now)
 	})
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("the status of VirtualMachinePolicyException %s: %w", request, err)
-	}
-	if before != nil {
-		r.tell(before, &state)
 	}
 	if state.Next.IsZero() {
 		return reconcile.Result{RequeueAfter: idle}, nil
@@ -102,17 +112,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: min(idle, state.Next.Sub(now)+time.Second)}, nil
 }
 
-// tell reports a transition, after the status has it. The first state of an exception is none, but users learn at once that
-// a new exception is not active.
-func (r *Reconciler) tell(before *policyv1alpha1.VirtualMachinePolicyException, state *policies.ExceptionState) {
-	was := activeIn(&before.Status)
-	if was != nil && was.Reason == state.Reason || was == nil && state.Active {
-		return
+// Events are the reasons of the events on exceptions.
+var Events = events.Table{
+	events.Normal(policyv1alpha1.ExceptionReasonActive, "the exception is active again"),
+	events.Warning(policyv1alpha1.ExceptionReasonExpiring, "the exception ends within seven days"),
+	events.Warning(policyv1alpha1.ExceptionReasonExpired, "the exception has ended"),
+	events.Warning(policyv1alpha1.ExceptionReasonNotPermitted, "the permission of the author was not checked"),
+	events.Warning(policyv1alpha1.ExceptionReasonTooLong, "the end of the exception is too far in the future"),
+	events.Warning(policyv1alpha1.ExceptionReasonTooMany, "the namespace or the cluster has too many exceptions"),
+	events.Warning(policyv1alpha1.ExceptionReasonInvalid, "the exception is invalid"),
+}
+
+// transition returns an event for another reason. The first state of an exception is none, but users learn at once that a new
+// exception is not active.
+func transition(before, after *policyv1alpha1.VirtualMachinePolicyExceptionStatus) []events.Event {
+	was, is := activeIn(before), activeIn(after)
+	if was != nil && was.Reason == is.Reason || was == nil && is.Status == metav1.ConditionTrue {
+		return nil
 	}
-	kind := corev1.EventTypeWarning
-	if state.Reason == policyv1alpha1.ExceptionReasonActive {
-		kind = corev1.EventTypeNormal
-	}
-	r.options.Tell(before, kind, state.Reason, state.Message)
-	r.options.Changed()
+	return []events.Event{Events.Event(is.Reason, is.Message)}
 }

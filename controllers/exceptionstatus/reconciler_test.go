@@ -1,6 +1,7 @@
 package exceptionstatus
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,12 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic/fake"
-	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -43,7 +46,7 @@ func excepted(until time.Time) *policyv1alpha1.VirtualMachinePolicyException {
 type bench struct {
 	*Reconciler
 
-	client *fake.FakeDynamicClient
+	client client.Client
 	clock  *clocktesting.FakeClock
 	// terms and all are the exceptions that the watch has.
 	terms  policies.ExceptionTerms
@@ -62,12 +65,12 @@ func newBench(t *testing.T, stored ...*policyv1alpha1.VirtualMachinePolicyExcept
 		t.Fatal(err)
 	}
 	b := &bench{clock: clocktesting.NewFakeClock(noon), terms: guarded}
-	objects := make([]runtime.Object, len(stored))
+	objects := make([]client.Object, len(stored))
 	for i := range stored {
 		objects[i], b.all = stored[i], append(b.all, stored[i])
 	}
-	b.client = fake.NewSimpleDynamicClient(scheme, objects...)
-	b.client.PrependReactor("patch", "*", b.apply)
+	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&policyv1alpha1.VirtualMachinePolicyException{}).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourceApply: b.apply}).Build()
 	b.restart()
 	return b
 }
@@ -77,41 +80,36 @@ func (b *bench) restart() {
 	b.Reconciler = New(Options{
 		Client: b.client, Clock: b.clock, Changed: func() { b.audits++ },
 		Exceptions: func() *policies.Exceptions { return policies.NewExceptions(b.terms, b.all...) },
-		Tell: func(e *policyv1alpha1.VirtualMachinePolicyException, kind, reason, message string) {
-			b.events = append(b.events, fmt.Sprintf("%s %s %s: %s", e.Name, kind, reason, message))
+		Tell: func(on *policyv1alpha1.VirtualMachinePolicyException, e events.Event) {
+			b.events = append(b.events, on.Name+" "+e.String())
 		},
 	})
 }
 
 // apply is the answer of the API server to an apply of a status.
-func (b *bench) apply(action clienttesting.Action) (bool, runtime.Object, error) {
+func (b *bench) apply(ctx context.Context, c client.Client, subresource string, applied runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
 	b.writes++
 	if err := b.before; err != nil {
 		b.before = nil
-		return true, nil, err
+		return err
 	}
-	patch := action.(clienttesting.PatchActionImpl)
-	object := &unstructured.Unstructured{}
-	if err := object.UnmarshalJSON(patch.Patch); err != nil {
-		return true, nil, err
-	}
-	_, hasSpec := object.Object["spec"]
-	if patch.GetSubresource() != "status" || patch.PatchOptions.FieldManager != Owner || hasSpec {
-		return true, nil, fmt.Errorf("%s is written to %q by %q", patch.Patch, patch.GetSubresource(), patch.PatchOptions.FieldManager)
-	}
-	resource := apikinds.PolicyExceptions.GroupVersionResource()
-	current, err := b.client.Tracker().Get(resource, patch.GetNamespace(), patch.GetName())
+	o := &client.SubResourceApplyOptions{}
+	o.ApplyOpts(options)
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(applied)
 	if err != nil {
-		return true, nil, err
+		return err
 	}
-	next := current.(*unstructured.Unstructured).DeepCopy()
-	if next.GetUID() != object.GetUID() {
-		return true, nil, errors.New("it has another UID")
+	object := &unstructured.Unstructured{Object: fields}
+	current := &policyv1alpha1.VirtualMachinePolicyException{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(object), current); err != nil {
+		return err
 	}
-	next.Object["status"] = object.Object["status"]
-	err = errors.Join(b.client.Tracker().Update(resource, next, patch.GetNamespace()), b.after)
+	if _, hasSpec := object.Object["spec"]; subresource != "status" || o.FieldManager != Owner || hasSpec || object.GetUID() != current.UID {
+		return fmt.Errorf("%v is written to %q by %q", object, subresource, o.FieldManager)
+	}
+	err = errors.Join(c.SubResource(subresource).Apply(ctx, applied, options...), b.after)
 	b.after = nil
-	return true, next, err
+	return err
 }
 
 // pass reconciles every key, and returns the shortest time after which a key is reconciled again.
@@ -133,12 +131,8 @@ func (b *bench) pass(t *testing.T) (time.Duration, error) {
 // status returns the stored status in a line.
 func (b *bench) status(t *testing.T) string {
 	t.Helper()
-	stored, err := b.client.Tracker().Get(apikinds.PolicyExceptions.GroupVersionResource(), "shop", "reports")
-	if err != nil {
-		t.Fatal(err)
-	}
 	e := &policyv1alpha1.VirtualMachinePolicyException{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.(*unstructured.Unstructured).Object, e); err != nil {
+	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "reports"}, e); err != nil {
 		t.Fatal(err)
 	}
 	if len(e.Status.Conditions) != 1 {

@@ -1,40 +1,27 @@
 package exceptionstatus
 
 import (
-	"fmt"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtward/virtward/api/conditions"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/texts"
 )
 
 // Plan returns the status of an exception in a state, given the current status. It is pure.
 func Plan(state *policies.ExceptionState, before *policyv1alpha1.VirtualMachinePolicyExceptionStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyExceptionStatus {
 	s := own(before)
-	s.ObservedGeneration, s.Policies = state.Object.Generation, summary(state.Object.Spec.Policies)
-	condition := metav1.Condition{
-		Type: policyv1alpha1.ExceptionActive, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message,
-		ObservedGeneration: state.Object.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
-	}
+	s.ObservedGeneration, s.Policies = state.Object.Generation, texts.First(state.Object.Spec.Policies, 1)
+	condition := metav1.Condition{Type: policyv1alpha1.ExceptionActive, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message}
 	if state.Active {
 		condition.Status = metav1.ConditionTrue
 	}
-	apimeta.SetStatusCondition(&s.Conditions, condition)
+	conditions.Set(&s.Conditions, condition, state.Object.Generation, metav1.NewTime(now))
 	return s
-}
-
-// summary returns memory-limit, or memory-limit and 2 more.
-func summary(names []string) string {
-	switch len(names) {
-	case 0:
-		return ""
-	case 1:
-		return names[0]
-	}
-	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 }
 
 // own returns the part of a status that this controller writes: all but conditions of others.

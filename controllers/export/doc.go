@@ -3,8 +3,7 @@
 //
 // What enters: the active policies, the facts about the cluster, and the existing exported policies. What leaves: the
 // exported policies, created, updated and deleted; and in the status of each policy the condition Exported, the
-// enforcer APIServer, and the notes. Another controller writes the rest of the status. Both use server-side apply, each
-// for its own fields.
+// enforcer APIServer, and the notes. These are a report, by server-side apply. Another controller writes the rest of the status.
 //
 // It is a reconciler with a key for each policy. The status is written last, also if the API server rejected the
 // exported policy.

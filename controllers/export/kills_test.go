@@ -8,32 +8,30 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/policies"
 	native "github.com/virtward/virtward/policies/export"
+	"github.com/virtward/virtward/test/await"
+	"github.com/virtward/virtward/test/kills"
 )
 
-// errKilled is the answer to every request of a reconciler that was killed.
-var errKilled = errors.New("killed")
-
-// connection ends at a write: before it, or after it with its answer lost. A negative number of writes is never.
-type connection struct {
-	inner  http.RoundTripper
-	left   int
-	lost   bool
-	writes []string
+// disturbed is a transport that rejects writes, or lets another client write before the first one.
+type disturbed struct {
+	inner http.RoundTripper
 	// reject is the method of the writes that get the answer 403.
 	reject string
 	// between, if not nil, is called once before the first write.
@@ -41,52 +39,30 @@ type connection struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c *connection) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method == http.MethodGet {
-		if c.left == 0 && len(c.writes) > 0 {
-			return nil, errKilled
-		}
-		return c.inner.RoundTrip(request)
+func (d *disturbed) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet && d.between != nil {
+		d.between()
+		d.between = nil
 	}
-	if c.between != nil {
-		c.between()
-		c.between = nil
-	}
-	if c.left == 0 {
-		return nil, errKilled
-	}
-	if request.Method == c.reject {
+	if request.Method == d.reject {
 		status := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not now"}`
 		return &http.Response{
 			StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
 			Body: io.NopCloser(strings.NewReader(status)),
 		}, nil
 	}
-	c.left--
-	response, err := c.inner.RoundTrip(request)
-	c.writes = append(c.writes, request.Method)
-	if c.left == 0 && c.lost && err == nil {
-		return nil, errors.Join(errKilled, response.Body.Close())
-	}
-	return response, err
+	return d.inner.RoundTrip(request)
 }
 
 // replica is a reconciler that knows nothing yet and reads only from the API server, with a connection of its own.
-func (c *cluster) replica(t *testing.T, connection *connection, name string) *Reconciler {
+func (c *cluster) replica(t *testing.T, connection *kills.Connection, by disturbed, name string) *Reconciler {
 	t.Helper()
 	config := rest.CopyConfig(c.config)
 	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		connection.inner = inner
-		return connection
+		by.inner = inner
+		return &by
 	})
-	live, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	live, _ := connection.Connect(t, config, schemeOf(t))
 	environment, err := cel.NewEnvironment()
 	if err != nil {
 		t.Fatal(err)
@@ -94,15 +70,15 @@ func (c *cluster) replica(t *testing.T, connection *connection, name string) *Re
 	active := configcache.Compiled{Object: c.policy(t, name)}
 	active.Policy, active.Problems = policies.Compile(environment, active.Object, nil)
 	return New(Options{
-		Client: live, Live: live, Dynamic: dynamicClient, Namespace: "virtward-system", Clock: clock.RealClock{}, Facts: c.current,
+		Client: live, Live: live, Statuses: live, Namespace: "virtward-system", Clock: clock.RealClock{}, Facts: c.current,
 		Policies: func() []configcache.Compiled { return []configcache.Compiled{active} }, Ready: func() error { return nil },
 	})
 }
 
-// run reconciles a policy once.
-func (c *cluster) run(t *testing.T, connection *connection, name string) (reconcile.Result, error) {
+// once reconciles a policy once.
+func (c *cluster) once(t *testing.T, connection *kills.Connection, by disturbed, name string) (reconcile.Result, error) {
 	t.Helper()
-	r := c.replica(t, connection, name)
+	r := c.replica(t, connection, by, name)
 	keys := r.keys()
 	if len(keys) != 1 || keys[0].Name != name {
 		t.Fatalf("keys %v", keys)
@@ -110,7 +86,43 @@ func (c *cluster) run(t *testing.T, connection *connection, name string) (reconc
 	return r.Reconcile(t.Context(), keys[0])
 }
 
-// killed kills the reconciler before and after each write. Another one completes the work, without a duplicate.
+// run reconciles a policy as the queue does, until it is not behind the API server. Only the first attempt is disturbed.
+func (c *cluster) run(t *testing.T, connection *kills.Connection, by disturbed, name string) error {
+	t.Helper()
+	var failed error
+	await.Until(t, func() error {
+		result, err := c.once(t, connection, by, name)
+		by = disturbed{}
+		if failed = err; err == nil && result.RequeueAfter == behind {
+			return errors.New("the reconciler is behind the API server")
+		}
+		return nil
+	})
+	return failed
+}
+
+// touch writes the status of a native policy, as the API server does: a write of the version that was read before conflicts.
+func (c *cluster) touch(t *testing.T, name string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, time.Now().UnixNano())
+	_, err := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), native.Prefix+name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+}
+
+// methods are those of writes.
+func methods(writes []string) []string {
+	var all []string
+	for _, write := range writes {
+		method, _, _ := strings.Cut(write, " ")
+		all = append(all, method)
+	}
+	return all
+}
+
+// killed kills the reconciler before and after each write, while the API server writes too. Another one completes the work,
+// without a duplicate.
 func (c *cluster) killed(t *testing.T) {
 	audit := "enforcement: Audit\n" + head + never
 	for name, s := range map[string]struct {
@@ -129,30 +141,31 @@ func (c *cluster) killed(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/after write %d/answer lost %v", name, at, lost), func(t *testing.T) {
 					policy := strings.ToLower(fmt.Sprintf("kill-%s-%d-%v", name, at, lost))
+					conflicting := disturbed{between: func() { c.touch(t, policy) }}
 					if s.before != "" {
 						c.write(t, policy, s.before)
-						if _, err := c.run(t, &connection{left: -1}, policy); err != nil {
+						if err := c.run(t, &kills.Connection{Left: -1}, disturbed{}, policy); err != nil {
 							t.Fatal(err)
 						}
 					}
 					c.write(t, policy, s.spec)
-					first := &connection{left: at, lost: lost}
-					if _, err := c.run(t, first, policy); !errors.Is(err, errKilled) && (lost || at < len(s.writes)) {
+					first := &kills.Connection{Left: at, Lost: lost}
+					if err := c.run(t, first, conflicting, policy); !errors.Is(err, kills.Err) && (lost || at < len(s.writes)) {
 						t.Fatalf("it was not killed: %v", err)
 					}
-					if !slices.Equal(first.writes, s.writes[:at]) {
-						t.Errorf("before the kill: %q, want %q", first.writes, s.writes[:at])
+					if got := methods(first.Accepted()); !slices.Equal(got, s.writes[:at]) {
+						t.Errorf("before the kill: %q, want %q", got, s.writes[:at])
 					}
-					second := &connection{left: -1}
-					if _, err := c.run(t, second, policy); err != nil {
+					second := &kills.Connection{Left: -1}
+					if err := c.run(t, second, conflicting, policy); err != nil {
 						t.Fatal(err)
 					}
-					if !slices.Equal(second.writes, s.writes[at:]) {
-						t.Errorf("after the kill: %q, want %q", second.writes, s.writes[at:])
+					if got := methods(second.Accepted()); !slices.Equal(got, s.writes[at:]) {
+						t.Errorf("after the kill: %q, want %q", got, s.writes[at:])
 					}
-					third := &connection{left: -1}
-					if _, err := c.run(t, third, policy); err != nil || len(third.writes) > 0 {
-						t.Errorf("with nothing left to do: %v, %q", err, third.writes)
+					third := &kills.Connection{Left: -1}
+					if err := c.run(t, third, disturbed{}, policy); err != nil || len(third.Writes()) > 0 {
+						t.Errorf("with nothing left to do: %v, %q", err, third.Writes())
 					}
 					c.converged(t, policy, s.exported)
 				})
@@ -187,15 +200,14 @@ func (c *cluster) converged(t *testing.T, name string, exported bool) {
 // rejected: the status has the error of the API server, and the write is retried.
 func (c *cluster) rejected(t *testing.T) {
 	c.write(t, "rejected", "enforcement: Deny\n"+head+never)
-	rejected := &connection{left: -1, reject: http.MethodPost}
-	if _, err := c.run(t, rejected, "rejected"); err == nil || !strings.HasSuffix(err.Error(), ": not now") {
+	if _, err := c.once(t, &kills.Connection{Left: -1}, disturbed{reject: http.MethodPost}, "rejected"); err == nil || !strings.HasSuffix(err.Error(), ": not now") {
 		t.Errorf("the error is %v", err)
 	}
 	is := meta.FindStatusCondition(c.policy(t, "rejected").Status.Conditions, "Exported")
 	if is == nil || is.Status != "False" || is.Reason != "Rejected" || is.Message != "creating ValidatingAdmissionPolicy virtward-policy-rejected: not now" {
 		t.Errorf("the condition is %+v", is)
 	}
-	if _, err := c.run(t, &connection{left: -1}, "rejected"); err != nil {
+	if err := c.run(t, &kills.Connection{Left: -1}, disturbed{}, "rejected"); err != nil {
 		t.Error(err)
 	}
 	c.converged(t, "rejected", true)
@@ -204,26 +216,56 @@ func (c *cluster) rejected(t *testing.T) {
 // behind: a conflicting write is not a failure of the policy. The next attempt
 // converges.
 func (c *cluster) behind(t *testing.T) {
-	c.write(t, "behind", "enforcement: Deny\n"+head+never)
-	other := &connection{left: -1}
-	created := &connection{left: -1, between: func() {
-		if _, err := c.run(t, other, "behind"); err != nil {
+	by := disturbed{between: func() {
+		if err := c.run(t, &kills.Connection{Left: -1}, disturbed{}, "behind"); err != nil {
 			t.Error(err)
 		}
 	}}
-	result, err := c.run(t, created, "behind")
-	if err != nil || result.RequeueAfter != behind || !slices.Equal(created.writes, []string{"POST"}) {
-		t.Errorf("created by another replica: %v, %v, %q", result, err, created.writes)
-	}
-	c.write(t, "behind", "enforcement: Warn\n"+head+never)
-	changed := &connection{left: -1, between: func() {
-		if _, err := c.run(t, other, "behind"); err != nil {
-			t.Error(err)
+	for _, s := range []struct{ name, enforcement, write string }{{"created", "Deny", "POST"}, {"changed", "Warn", "PUT"}} {
+		c.write(t, "behind", "enforcement: "+s.enforcement+"\n"+head+never)
+		connection := &kills.Connection{Left: -1}
+		result, err := c.once(t, connection, by, "behind")
+		if got := methods(connection.Writes()); err != nil || result.RequeueAfter != behind || !slices.Equal(got, []string{s.write}) || len(connection.Accepted()) > 0 {
+			t.Errorf("%s by another replica: %v, %v, %q", s.name, result, err, got)
 		}
-	}}
-	result, err = c.run(t, changed, "behind")
-	if err != nil || result.RequeueAfter != behind || !slices.Equal(changed.writes, []string{"PUT"}) {
-		t.Errorf("changed by another replica: %v, %v, %q", result, err, changed.writes)
 	}
 	c.converged(t, "behind", true)
+}
+
+// versions: a report reaches the current version of its policy, and not one that was created again under the name.
+func (c *cluster) versions(t *testing.T) {
+	r := c.replica(t, &kills.Connection{Left: -1}, disturbed{}, c.created(t, "versions"))
+	report := func(policy *policyv1alpha1.VirtualMachinePolicy) (bool, error) {
+		o := &outcome{wanted: true, reason: policyv1alpha1.PolicyReasonNameTaken, message: fmt.Sprint(policy.Generation)}
+		return r.report.Write(t.Context(), policy, o.status(&configcache.Compiled{Object: policy}, &policy.Status, time.Now()), nil)
+	}
+	read := c.policy(t, "versions")
+	c.write(t, "versions", "enforcement: Audit\n"+head+never)
+	if written, err := report(read); !written || err != nil {
+		t.Errorf("of a policy that changed: written %t, %v", written, err)
+	}
+	read = c.policy(t, "versions")
+	if is := meta.FindStatusCondition(read.Status.Conditions, "Exported"); is == nil || is.Message != "1" || read.Generation != 2 {
+		t.Errorf("generation %d has %+v", read.Generation, is)
+	}
+	if err := c.dynamic.Resource(resource).Delete(t.Context(), "versions", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if written, err := report(read); written || err != nil {
+		t.Errorf("of a deleted policy: written %t, %v", written, err)
+	}
+	c.created(t, "versions")
+	if written, err := report(read); written || err != nil {
+		t.Errorf("of a policy that was created again: written %t, %v", written, err)
+	}
+	if is := c.policy(t, "versions").Status.Conditions; len(is) > 0 {
+		t.Errorf("the conditions are %+v", is)
+	}
+}
+
+// created creates a policy, and returns its name.
+func (c *cluster) created(t *testing.T, name string) string {
+	t.Helper()
+	c.write(t, name, "enforcement: Deny\n"+head+never)
+	return name
 }

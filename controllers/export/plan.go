@@ -11,7 +11,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,8 +18,10 @@ import (
 
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/conditions"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
+	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/export"
@@ -172,19 +173,38 @@ type outcome struct {
 	native *export.Native
 	// reason and message are why there is none.
 	reason, message string
+	// failure says why it is not known whether there is one; empty if it is known.
+	failure string
 }
 
-// failed returns the outcome after an error. A response of the API server is the outcome of the policy; after other
-// errors there is none, and the status stays.
+// writeError is the error of a step.
+type writeError struct {
+	step step
+	err  error
+}
+
+func (e *writeError) Error() string {
+	return fmt.Sprintf("%s %s %s: %s", e.step.verb, kindOf(e.step.object), e.step.object.GetName(), e.err)
+}
+
+func (e *writeError) Unwrap() error { return e.err }
+
+// failed returns the outcome after an error: what the API server rejected is not exported, and after other errors it is not known.
+// Without exportTo there is no outcome, and the status stays.
 func (o *outcome) failed(c *configcache.Compiled, err error) *outcome {
-	var answer *apierrors.StatusError
+	var write *writeError
+	wrote := errors.As(err, &write)
 	switch {
 	case err == nil:
 		return o
-	case errors.As(err, &answer) && wanted(c):
+	case !wanted(c):
+		return nil
+	case wrote && statuses.Rejected(err):
 		return &outcome{wanted: true, reason: policyv1alpha1.PolicyReasonRejected, message: err.Error()}
+	case wrote:
+		return &outcome{wanted: true, failure: statuses.Failure("the exported policy could not be written", err)}
 	}
-	return nil
+	return &outcome{wanted: true, failure: statuses.Failure("the exported policy could not be read", err)}
 }
 
 // The bounds of a status, as in the definition.
@@ -199,12 +219,16 @@ func (o *outcome) status(c *configcache.Compiled, before *policyv1alpha1.Virtual
 	if !o.wanted {
 		return s
 	}
+	if o.failure != "" {
+		s = own(before)
+		conditions.Set(&s.Conditions, statuses.Unobserved(s.Conditions, policyv1alpha1.PolicyExported, policyv1alpha1.PolicyReasonNotObserved, c.Object.Generation, o.failure), c.Object.Generation, metav1.NewTime(now))
+		return s
+	}
 	if found := meta.FindStatusCondition(before.Conditions, policyv1alpha1.PolicyExported); found != nil {
 		s.Conditions = append(s.Conditions, *found)
 	}
 	condition := metav1.Condition{
 		Type: policyv1alpha1.PolicyExported, Status: metav1.ConditionFalse, Reason: o.reason, Message: texts.Shorten(o.message, maxMessage),
-		ObservedGeneration: c.Object.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
 	}
 	if o.native != nil {
 		condition.Status, condition.Reason = metav1.ConditionTrue, policyv1alpha1.PolicyReasonExported
@@ -214,7 +238,7 @@ func (o *outcome) status(c *configcache.Compiled, before *policyv1alpha1.Virtual
 			s.EnforcedBy = []policyv1alpha1.PolicyEnforcer{policyv1alpha1.PolicyByAPIServer}
 		}
 	}
-	meta.SetStatusCondition(&s.Conditions, condition)
+	conditions.Set(&s.Conditions, condition, c.Object.Generation, metav1.NewTime(now))
 	return s
 }
 

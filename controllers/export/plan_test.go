@@ -1,17 +1,27 @@
 package export
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
@@ -123,26 +133,116 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// An answer of the API server is the outcome of a policy that asks to be exported; anything else is none.
+// What the API server rejects is the outcome of a policy with exportTo. After other errors, the outcome is not known.
 func TestOutcomeOfFailures(t *testing.T) {
 	asks, silent := compiled(t, "enforcement: Deny\n"+head+never), compiled(t, "enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\n"+never)
+	native := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "virtward-policy-p"}}
+	writing := func(err error) error { return &writeError{step: step{create, native}, err: err} }
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "validatingadmissionpolicies"}, "p", errors.New("not you"))
+	unreachable := errors.New("dial tcp 10.0.0.1:443: i/o timeout")
+	unread := &outcome{wanted: true, failure: "the exported policy could not be read; the log of the controller has the error"}
+	unwritten := &outcome{wanted: true, failure: "the exported policy could not be written; the log of the controller has the error"}
 	planned := &outcome{wanted: true}
 	for name, c := range map[string]struct {
 		policy *configcache.Compiled
 		err    error
 		want   *outcome
 	}{
-		"no error":                           {asks, nil, planned},
-		"rejected":                           {asks, forbidden, &outcome{wanted: true, reason: "Rejected", message: `validatingadmissionpolicies "p" is forbidden: not you`}},
-		"rejected, but not requested":        {silent, forbidden, nil},
-		"nobody answers":                     {asks, errors.New("connection refused"), nil},
-		"nobody answers, and it was removed": {silent, errors.New("connection refused"), nil},
+		"no error":                               {asks, nil, planned},
+		"rejected":                               {asks, writing(forbidden), &outcome{wanted: true, reason: "Rejected", message: `creating ValidatingAdmissionPolicy virtward-policy-p: validatingadmissionpolicies "p" is forbidden: not you`}},
+		"rejected, but not requested":            {silent, writing(forbidden), nil},
+		"unavailable":                            {asks, writing(apierrors.NewServiceUnavailable("10.0.0.1")), &outcome{wanted: true, failure: unwritten.failure + " ServiceUnavailable"}},
+		"it may not be read":                     {asks, forbidden, &outcome{wanted: true, failure: unread.failure + " Forbidden"}},
+		"the API server does not answer a read":  {asks, unreachable, unread},
+		"the API server does not answer a write": {asks, writing(unreachable), unwritten},
+		"the API server does not answer, and it was removed": {silent, unreachable, nil},
 	} {
 		if diff := cmp.Diff(c.want, planned.failed(c.policy, c.err), cmp.AllowUnexported(outcome{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// After a read that failed, what was observed of the same generation stays. Without it, the condition is Unknown.
+func TestNotObserved(t *testing.T) {
+	c := compiled(t, "enforcement: Deny\n"+head+never)
+	fails := (*outcome)(nil).failed(c, errors.New("i/o timeout"))
+	const why = "the exported policy could not be read; the log of the controller has the error"
+	known := func(generation int64) *policyv1alpha1.VirtualMachinePolicyStatus {
+		return &policyv1alpha1.VirtualMachinePolicyStatus{
+			Conditions: []metav1.Condition{{Type: "Exported", Status: metav1.ConditionTrue, Reason: "Exported", Message: "m", ObservedGeneration: generation}, {Type: "Ready", Status: metav1.ConditionTrue}},
+			EnforcedBy: []policyv1alpha1.PolicyEnforcer{"Webhook", "APIServer"}, ExportNotes: []string{"a note"},
+		}
+	}
+	for name, test := range map[string]struct {
+		before   *policyv1alpha1.VirtualMachinePolicyStatus
+		want     string
+		enforced int
+	}{
+		"the same generation":     {known(3), "True Exported m; this can be out of date: " + why, 1},
+		"an earlier generation":   {known(2), "Unknown NotObserved " + why, 1},
+		"nothing known":           {&policyv1alpha1.VirtualMachinePolicyStatus{}, "Unknown NotObserved " + why, 0},
+		"not observed, as before": {fails.status(c, known(3), time.Time{}), "True Exported m; this can be out of date: " + why, 1},
+	} {
+		s := fails.status(c, test.before, time.Time{})
+		if len(s.Conditions) != 1 || len(s.EnforcedBy) != test.enforced || len(s.ExportNotes) != test.enforced || s.Conditions[0].ObservedGeneration != 3 {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if is := s.Conditions[0]; string(is.Status)+" "+is.Reason+" "+is.Message != test.want {
+			t.Errorf("%s: %+v", name, is)
+		}
+	}
+}
+
+// A policy whose exported policy cannot be read says so, once, and the read is repeated.
+func TestReadFails(t *testing.T) {
+	c := compiled(t, "enforcement: Deny\n"+head+never)
+	scheme := schemeOf(t)
+	stored := c.Object.DeepCopy()
+	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
+	fails, writes := true, 0
+	api := interceptor.NewClient(server, interceptor.Funcs{
+		Get: func(ctx context.Context, to client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if _, native := object.(*admissionregistrationv1.ValidatingAdmissionPolicy); native && fails {
+				return fmt.Errorf("dial tcp 10.0.0.1:443: i/o timeout at %s", time.Now())
+			}
+			return to.Get(ctx, key, object, options...)
+		},
+		SubResourceApply: func(ctx context.Context, to client.Client, name string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			writes++
+			return to.SubResource(name).Apply(ctx, object, options...)
+		},
+	})
+	r := New(Options{
+		Client: api, Live: api, Statuses: api, Namespace: "virtward-system", Clock: clock.RealClock{}, Ready: func() error { return nil },
+		Policies: func() []configcache.Compiled { return []configcache.Compiled{*c} },
+		Facts:    func() *platform.Facts { return platform.Defaults(platform.Settings{}) },
+	})
+	says := func(want string) {
+		t.Helper()
+		policy := &policyv1alpha1.VirtualMachinePolicy{}
+		if err := server.Get(t.Context(), client.ObjectKey{Name: "p"}, policy); err != nil {
+			t.Fatal(err)
+		}
+		if is := meta.FindStatusCondition(policy.Status.Conditions, "Exported"); is == nil || string(is.Status)+" "+is.Reason+" "+is.Message != want {
+			t.Errorf("the condition is %+v, want %s", is, want)
+		}
+	}
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "p"}}
+	for range 2 {
+		if _, err := r.Reconcile(t.Context(), request); err == nil || !strings.Contains(err.Error(), "i/o timeout") {
+			t.Errorf("the error is %v", err)
+		}
+		says("Unknown NotObserved the exported policy could not be read; the log of the controller has the error")
+	}
+	if writes != 1 {
+		t.Errorf("the same failure is written %d times", writes)
+	}
+	fails = false
+	if _, err := r.Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	says("True Exported the API server enforces the ValidatingAdmissionPolicy virtward-policy-p")
 }
 
 // The name of an object decides which policy it belongs to.

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -38,8 +37,8 @@ type Options struct {
 	Client client.Client
 	// Live reads from the API server what the cache does not have.
 	Live client.Reader
-	// Dynamic writes the statuses of the policies.
-	Dynamic dynamic.Interface
+	// Statuses reads policies from the API server, and writes their statuses.
+	Statuses client.Client
 	// Policies returns the active ones, sorted by name, and Facts the facts about the cluster.
 	Policies func() []configcache.Compiled
 	Facts    func() *platform.Facts
@@ -48,7 +47,9 @@ type Options struct {
 	// Namespace is Virtward's own, and Exempt are the others that the webhooks do not match.
 	Namespace string
 	Exempt    []string
-	Clock     clock.PassiveClock
+	// ExemptByLabel tells that the webhooks do not match namespaces with the label policyv1alpha1.ExemptLabel either.
+	ExemptByLabel bool
+	Clock         clock.PassiveClock
 }
 
 // Reconciler keeps the exported policies. Its keys are the names of the policies. Create it with New.
@@ -56,16 +57,27 @@ type Reconciler struct {
 	Options
 
 	trigger *controllers.Trigger
-	store   *statuses.Policies
+	report  *report
+	store   *statuses.Store[*policyv1alpha1.VirtualMachinePolicy, policyv1alpha1.VirtualMachinePolicyStatus]
 
 	mu sync.Mutex
 	// made are the exported policies by name, so that unchanged policies are not exported again.
 	made map[string]memo
 }
 
+// report is this controller's part of the status of a policy: what is exported is read from the exported objects.
+type report = statuses.Report[*policyv1alpha1.VirtualMachinePolicy, policyv1alpha1.VirtualMachinePolicyStatus]
+
+func statusOf(p *policyv1alpha1.VirtualMachinePolicy) *policyv1alpha1.VirtualMachinePolicyStatus {
+	return &p.Status
+}
+
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.OfPolicies(options.Dynamic, Owner), made: map[string]memo{}}
+	r := &Reconciler{Options: options, trigger: controllers.NewTrigger(), made: map[string]memo{}}
+	r.report = &report{Client: options.Statuses, Owner: Owner, Status: statusOf, Own: own}
+	r.store = statuses.NewStore(options.Statuses, statusOf, r.report, nil)
+	return r
 }
 
 // Cached returns the objects that the manager's cache must hold for the Reconciler: those with Virtward's label.
@@ -192,7 +204,7 @@ func (r *Reconciler) apply(ctx context.Context, steps []step) error {
 			err = client.IgnoreNotFound(r.Client.Delete(ctx, s.object, client.Preconditions{UID: &uid}))
 		}
 		if err != nil {
-			return fmt.Errorf("%s %s %s: %w", s.verb, kindOf(s.object), s.object.GetName(), err)
+			return &writeError{step: s, err: err}
 		}
 	}
 	return nil
@@ -200,10 +212,9 @@ func (r *Reconciler) apply(ctx context.Context, steps []step) error {
 
 // status writes this controller's part of the status.
 func (r *Reconciler) status(ctx context.Context, c *configcache.Compiled, o *outcome, now time.Time) error {
-	_, _, err := r.store.Keep(ctx, c.Object, statuses.PolicyPart{Own: own, Plan: func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
+	return r.store.Keep(ctx, c.Object, func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
 		return o.status(c, before, now)
-	}})
-	return err
+	})
 }
 
 // export exports a policy, or returns the previous result.
@@ -215,7 +226,7 @@ func (r *Reconciler) export(c *configcache.Compiled, now time.Time) memo {
 		delete(r.made, name)
 		return memo{}
 	}
-	cluster := export.Cluster{Namespace: r.Namespace, Exempt: r.Exempt, KubeVirt: r.Facts().KubeVirtUsers()}
+	cluster := export.Cluster{Namespace: r.Namespace, Exempt: r.Exempt, ExemptByLabel: r.ExemptByLabel, KubeVirt: r.Facts().KubeVirtUsers()}
 	m, known := r.made[name]
 	if !known || !m.still(c, &cluster, now) {
 		m = memo{policy: c.Policy, cluster: cluster}

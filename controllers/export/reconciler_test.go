@@ -21,11 +21,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	clientretry "k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
@@ -36,6 +38,7 @@ import (
 	native "github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 // cluster is an API server with our kinds, and a reconciler that works on it.
@@ -53,15 +56,12 @@ type cluster struct {
 var resource = policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies")
 
 func TestWithAPIServer(t *testing.T) {
-	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = started.Stop() })
+	started := planes.Start(t, controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
 	if err := started.InstallVirtwardCRDs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, config: started.Config(), facts: platform.Defaults(platform.Settings{})}
+	var err error
 	if c.client, err = kubernetes.NewForConfig(started.Config()); err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +71,7 @@ func TestWithAPIServer(t *testing.T) {
 	t.Run("killed", c.killed)
 	t.Run("rejected by the API server", c.rejected)
 	t.Run("a conflicting write", c.behind)
+	t.Run("another version", c.versions)
 	changed := c.start()
 	t.Run("made, kept in step and removed", c.lifecycle)
 	t.Run("reverted", c.drift)
@@ -80,6 +81,16 @@ func TestWithAPIServer(t *testing.T) {
 	t.Run("KubeVirt moves", func(t *testing.T) { c.moved(t, changed) })
 	t.Run("the policy is deleted", c.collected)
 	t.Run("the other controller's status", c.shared)
+}
+
+// schemeOf has the kinds that the reconciler reads and writes.
+func schemeOf(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), policyv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
 }
 
 // start runs the reconciler in a manager, and returns what tells it that facts changed.
@@ -94,6 +105,10 @@ func (c *cluster) start() func() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	direct, err := client.New(c.config, client.Options{Scheme: schemeOf(c.t)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	mgr, err := ctrl.NewManager(c.config, ctrl.Options{
 		Logger: testr.New(c.t), Metrics: server.Options{BindAddress: "0"},
 		Cache: cache.Options{ByObject: Cached(), ReaderFailOnMissingInformer: true},
@@ -102,7 +117,7 @@ func (c *cluster) start() func() {
 		c.t.Fatal(err)
 	}
 	reconciler = New(Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Dynamic: c.dynamic, Policies: policies.Compiled, Namespace: "virtward-system",
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Statuses: direct, Policies: policies.Compiled, Namespace: "virtward-system",
 		Clock: clock.RealClock{}, Ready: policies.Ready, Facts: c.current,
 	})
 	if err := reconciler.SetupWithManager(mgr); err != nil {

@@ -10,7 +10,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/goldenimages"
 )
 
 // writers bounds the writes at the same time. The writes of one plan are independent of each other: what depends on a write
@@ -19,7 +19,7 @@ const writers = 8
 
 // apply executes the writes. An object that changed since it was observed is left to the next plan. The error is that of the
 // first write that failed.
-func (r *Reconciler) apply(ctx context.Context, writes []images.Write) error {
+func (r *Reconciler) apply(ctx context.Context, writes []goldenimages.Write) error {
 	errs := make([]error, len(writes))
 	free := make(chan struct{}, writers)
 	var pending sync.WaitGroup
@@ -46,18 +46,18 @@ func (r *Reconciler) apply(ctx context.Context, writes []images.Write) error {
 	return first
 }
 
-func (r *Reconciler) write(ctx context.Context, w *images.Write) error {
+func (r *Reconciler) write(ctx context.Context, w *goldenimages.Write) error {
 	object, isObject := w.Object.(client.Object)
 	if !isObject {
 		return fmt.Errorf("%T is no object", w.Object)
 	}
 	var err error
 	switch w.Verb {
-	case images.Create:
+	case goldenimages.Create:
 		err = r.Client.Create(ctx, object, client.FieldOwner(Owner))
-	case images.Update:
+	case goldenimages.Update:
 		err = client.IgnoreNotFound(r.Client.Update(ctx, object, client.FieldOwner(Owner)))
-	case images.Delete:
+	case goldenimages.Delete:
 		err = r.remove(ctx, object)
 	}
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
@@ -71,7 +71,7 @@ func (r *Reconciler) write(ctx context.Context, w *images.Write) error {
 func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
 	if _, isCron := object.(*cdiv1beta1.DataImportCron); isCron {
 		marked := &cdiv1beta1.DataSourceList{}
-		err := r.Client.List(ctx, marked, client.InNamespace(object.GetNamespace()), client.MatchingLabels{images.CronLabel: object.GetName(), images.CleanupLabel: "true"}, client.Limit(maxMarked))
+		err := r.Client.List(ctx, marked, client.InNamespace(object.GetNamespace()), client.MatchingLabels{goldenimages.CronLabel: object.GetName(), goldenimages.CleanupLabel: "true"}, client.Limit(maxMarked))
 		if err != nil {
 			return err
 		}

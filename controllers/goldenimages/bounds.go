@@ -3,8 +3,8 @@ package goldenimages
 import (
 	"fmt"
 
-	"github.com/virtward/virtward/controllers/pages"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/api/architectures"
+	"github.com/virtward/virtward/limits/memory"
 )
 
 // Bounds of what is in memory at a time: one catalog is planned at a time.
@@ -22,10 +22,30 @@ const (
 	perImage = 1 << 10
 )
 
-// WorstCase is the memory of the controller, in bytes: the objects of a catalog and what is planned for them, the catalog
-// with its status before and after, the DataImportCrons of its entries, the nodes, the pages, the metrics, and the manifests.
-func WorstCase() int64 {
-	return decoded*(2*maxObjects+3*maxCatalog+int64(len(images.Architectures))*maxCatalog) + maxNodes*maxNode + 2*pages.MaxBytes + maxImages*perImage + maxManifests*perManifest + int64(reads.Running)*perRead
+// WorstCase returns the most memory of the controller.
+func WorstCase() []memory.Bound {
+	return []memory.Bound{
+		{
+			Name: "goldenimages/objects", Subject: "DataImportCrons and DataSources of a catalog, and what is planned for them", Bytes: decoded * 2 * maxObjects,
+			Reason: "8 MiB of JSON; decoded objects need up to four times as much. 200 images of three architectures have about 4 MiB. Above it, the catalog has the reason `TooLarge`",
+		},
+		{
+			Name: "goldenimages/catalog", Subject: "the catalog, its status, and the DataImportCrons of its entries", Bytes: decoded * (3 + int64(len(architectures.Names()))) * maxCatalog,
+			Reason: "1.5 MiB in etcd",
+		},
+		{
+			Name: "goldenimages/nodes", Subject: "nodes", Bytes: maxNodes * maxNode,
+			Reason: fmt.Sprintf("%d, with their labels, taints and architectures only: 4 KiB each. Give the process more memory for more", maxNodes),
+		},
+		{
+			Name: "goldenimages/metrics", Subject: "metrics", Bytes: maxImages * perImage,
+			Reason: fmt.Sprintf("%d images, 1 KiB each; others are counted", maxImages),
+		},
+		{
+			Name: "goldenimages/manifests", Subject: "manifests", Bytes: maxManifests*perManifest + int64(reads.Running)*perRead,
+			Reason: fmt.Sprintf("%d answers and errors, %d KiB each; %d reads at the same time, 8 MiB each: an answer has at most 256 KiB, and the Secret and the ConfigMap of an entry 1 MiB each", maxManifests, perManifest>>10, reads.Running),
+		},
+	}
 }
 
 // errTooLarge is the error of a catalog whose objects do not fit.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/goldenimages"
 )
 
 // maxClaims bounds the memory of the names that other catalogs use, in bytes. Of further catalogs, only the objects that they
@@ -17,14 +17,14 @@ import (
 const maxClaims = 4 << 20
 
 // others reads the names that the other catalogs of a namespace use.
-func (r *Reconciler) others(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog) ([]images.Claims, error) {
-	var all []images.Claims
+func (r *Reconciler) others(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog) ([]goldenimages.Claims, error) {
+	var all []goldenimages.Claims
 	left := int64(maxClaims)
 	err := each(ctx, r.Pages, pages.List{Resource: catalogs}, func(other *v1alpha1.GoldenImageCatalog, _ int) error {
 		if other.UID == catalog.UID || other.Spec.Namespace != catalog.Spec.Namespace || other.DeletionTimestamp != nil {
 			return nil
 		}
-		claims := images.ClaimsOf(other, r.Common)
+		claims := goldenimages.ClaimsOf(other, r.Common)
 		if left -= claims.Size(); left >= 0 {
 			all = append(all, claims)
 		}

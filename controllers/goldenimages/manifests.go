@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -20,12 +21,12 @@ import (
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers"
 	"github.com/virtward/virtward/controllers/credentials"
-	"github.com/virtward/virtward/images"
-	"github.com/virtward/virtward/images/registry"
+	"github.com/virtward/virtward/goldenimages"
+	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/registry"
+	"github.com/virtward/virtward/sources/transfers"
+	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/texts"
-	"github.com/virtward/virtward/virtualimages"
-	"github.com/virtward/virtward/virtualimages/source"
-	"github.com/virtward/virtward/virtualimages/transfers"
 )
 
 // Reads of manifests.
@@ -33,7 +34,7 @@ const (
 	// maxManifests bounds the manifests that are remembered. Images beyond it are not verified.
 	maxManifests = 2000
 	// perManifest is the memory of one: its key, its answer and its last error.
-	perManifest = 4 << 10
+	perManifest = 5 << 10
 	// readTimeout bounds a read, and connectTimeout each connection and answer.
 	readTimeout, connectTimeout = 30 * time.Second, 10 * time.Second
 	// firstRetry is the delay after a read that failed. It doubles until the interval of reads.
@@ -55,10 +56,10 @@ const (
 // Manifests reads the manifests of images in the background, each at an interval. Create it with NewManifests.
 type Manifests struct {
 	reader   client.Reader
-	sources  *virtualimages.Sources
+	sources  *sources.Sources
 	interval time.Duration
 	clock    clock.PassiveClock
-	pool     *transfers.Pool[[]string]
+	pool     *transfers.Pool[registry.Contents]
 	// ended is fired when a read ends.
 	ended *controllers.Trigger
 
@@ -71,7 +72,7 @@ type place struct{ namespace, url, secret, authorities string }
 
 // record is what is known of a manifest.
 type record struct {
-	images.Manifest
+	goldenimages.Manifest
 
 	// catalogs are the generations of the catalogs that have the image.
 	catalogs map[string]int64
@@ -84,29 +85,29 @@ type record struct {
 
 // NewManifests returns Manifests whose reads end with the context. The reader reads the objects that catalogs name, and the
 // configuration of CDI.
-func NewManifests(ctx context.Context, reader client.Reader, sources *virtualimages.Sources, interval time.Duration, clock clock.PassiveClock) *Manifests {
+func NewManifests(ctx context.Context, reader client.Reader, permitted *sources.Sources, interval time.Duration, clock clock.PassiveClock) *Manifests {
 	return &Manifests{
-		reader: reader, sources: sources, interval: interval, clock: clock, pool: transfers.New[[]string](ctx, reads),
+		reader: reader, sources: permitted, interval: interval, clock: clock, pool: transfers.New[registry.Contents](ctx, reads),
 		ended: controllers.NewTrigger(), records: map[place]*record{},
 	}
 }
 
 // of returns the manifests of the entries of a catalog that were read, and starts the reads that are due. next is the time until
 // another one is due; 0 for none.
-func (m *Manifests) of(catalog *v1alpha1.GoldenImageCatalog) (found map[string]images.Manifest, next time.Duration) {
+func (m *Manifests) of(catalog *v1alpha1.GoldenImageCatalog) (found map[string]goldenimages.Manifest, next time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	found, used, now := map[string]images.Manifest{}, map[place]bool{}, m.clock.Now()
+	found, used, now := map[string]goldenimages.Manifest{}, map[place]bool{}, m.clock.Now()
 	for i := range catalog.Spec.DataImportCronTemplates {
 		entry := &catalog.Spec.DataImportCronTemplates[i]
-		from := images.Registry(catalog, entry)
+		from := goldenimages.Registry(catalog, entry)
 		if from == nil {
 			continue
 		}
 		at := place{namespace: catalog.Spec.Namespace, url: *from.URL, secret: ptr.Deref(from.SecretRef, ""), authorities: ptr.Deref(from.CertConfigMap, "")}
 		r := m.record(at)
 		if r == nil {
-			found[entry.Name] = images.Manifest{Failure: &images.Failure{Reason: reasonTooMany, Message: fmt.Sprintf("more than %d manifests are read", maxManifests)}}
+			found[entry.Name] = goldenimages.Manifest{Failure: &goldenimages.Failure{Reason: reasonTooMany, Message: fmt.Sprintf("more than %d manifests are read", maxManifests)}}
 			continue
 		}
 		used[at] = true
@@ -172,7 +173,7 @@ func (m *Manifests) advance(at place, r *record, now time.Time) (left time.Durat
 	case now.Before(r.next):
 		return r.next.Sub(now)
 	}
-	read := func(ctx context.Context, _ *transfers.Progress) ([]string, error) { return m.read(ctx, at) }
+	read := func(ctx context.Context, _ *transfers.Progress) (registry.Contents, error) { return m.read(ctx, at) }
 	if err := m.pool.Start(key, registry.Host(at.url), read, m.ended.Fire); err != nil {
 		return firstRetry
 	}
@@ -180,10 +181,10 @@ func (m *Manifests) advance(at place, r *record, now time.Time) (left time.Durat
 }
 
 // note notes the result of a read. A failure keeps the last answer.
-func (r *record) note(task *transfers.Task[[]string], now time.Time, interval time.Duration) {
+func (r *record) note(task *transfers.Task[registry.Contents], now time.Time, interval time.Duration) {
 	r.read = true
 	if task.Err == nil {
-		r.Manifest, r.failures, r.next = images.Manifest{Architectures: task.Result}, 0, now.Add(interval)
+		r.Manifest, r.failures, r.next = goldenimages.Manifest{Architectures: task.Result.Architectures, Variants: task.Result.Variants}, 0, now.Add(interval)
 		return
 	}
 	r.Failure = failed(task.Err)
@@ -192,32 +193,32 @@ func (r *record) note(task *transfers.Task[[]string], now time.Time, interval ti
 }
 
 // failed is why a read failed, for the author of the catalog.
-func failed(err error) *images.Failure {
-	var known *source.Error
+func failed(err error) *goldenimages.Failure {
+	var known *web.Error
 	if errors.As(err, &known) {
-		return &images.Failure{Reason: known.Reason, Message: texts.Shorten(known.Message, maxMessage)}
+		return &goldenimages.Failure{Reason: known.Reason, Message: texts.Shorten(known.Message, maxMessage)}
 	}
-	return &images.Failure{Reason: reasonInternal, Message: texts.Shorten("reading the manifest failed: "+err.Error(), maxMessage)}
+	return &goldenimages.Failure{Reason: reasonInternal, Message: texts.Shorten("reading the manifest failed: "+err.Error(), maxMessage)}
 }
 
 // read reads a manifest.
-func (m *Manifests) read(ctx context.Context, at place) ([]string, error) {
+func (m *Manifests) read(ctx context.Context, at place) (registry.Contents, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	options := &source.Options{Sources: m.sources, Timeout: connectTimeout}
+	options := &web.Options{Sources: m.sources, Timeout: connectTimeout, Proxy: http.ProxyFromEnvironment}
 	err := credentials.Read(ctx, m.reader, at.namespace, at.secret, at.authorities, options)
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, &source.Error{Reason: reasonForbidden, Message: "Virtward may not read the Secret or the ConfigMap of the image: list them in images.registries.credentials"}
+		return registry.Contents{}, &web.Error{Reason: reasonForbidden, Message: "Virtward may not read the Secret or the ConfigMap of the image: list them in goldenImages.registries.credentials"}
 	case err != nil:
-		return nil, err //nolint:wrapcheck // it says what was read
+		return registry.Contents{}, err //nolint:wrapcheck // it says what was read
 	}
 	insecure, err := m.insecure(ctx)
 	if err != nil {
-		return nil, err
+		return registry.Contents{}, err
 	}
 	options.Insecure = registry.Insecure(at.url, insecure)
-	return registry.Architectures(ctx, at.url, options) //nolint:wrapcheck // it is an Error of the source
+	return registry.Read(ctx, at.url, options) //nolint:wrapcheck // it is an Error of the source
 }
 
 // configName is the name of CDI's configuration.

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
-	"github.com/virtward/virtward/images"
-	"github.com/virtward/virtward/virtualimages"
+	"github.com/virtward/virtward/goldenimages"
+	"github.com/virtward/virtward/sources"
 )
 
 // objects is a reader of one Secret, and of CDI's configuration, which names one insecure registry.
@@ -84,7 +84,7 @@ func newRegistries(t *testing.T) *registries {
 	t.Cleanup(server.Close)
 	r.host = strings.TrimPrefix(server.URL, "http://")
 	r.objects = &objects{insecure: r.host}
-	loopback := &virtualimages.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
+	loopback := &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
 	r.Manifests = NewManifests(t.Context(), r.objects, loopback, time.Hour, r.clock)
 	return r
 }
@@ -108,7 +108,7 @@ func (r *registries) catalog(name string, list ...string) *v1alpha1.GoldenImageC
 }
 
 // settle waits until no read is pending.
-func (r *registries) settle(c *v1alpha1.GoldenImageCatalog) (map[string]images.Manifest, time.Duration) {
+func (r *registries) settle(c *v1alpha1.GoldenImageCatalog) (map[string]goldenimages.Manifest, time.Duration) {
 	r.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		found, next := r.of(c)
@@ -127,7 +127,7 @@ func (r *registries) settle(c *v1alpha1.GoldenImageCatalog) (map[string]images.M
 	return nil, 0
 }
 
-func shown(m images.Manifest) string {
+func shown(m goldenimages.Manifest) string {
 	if m.Failure == nil {
 		return fmt.Sprint(m.Architectures)
 	}
@@ -187,7 +187,7 @@ func TestForbiddenSecret(t *testing.T) {
 	r := newRegistries(t)
 	r.objects.forbidden.Store(true)
 	found, _ := r.settle(r.catalog("site", "private,quay"))
-	if got := shown(found["0"]); got != "[] CredentialsForbidden" || !strings.Contains(found["0"].Failure.Message, "images.registries.credentials") || r.reads.Load() != 0 {
+	if got := shown(found["0"]); got != "[] CredentialsForbidden" || !strings.Contains(found["0"].Failure.Message, "goldenImages.registries.credentials") || r.reads.Load() != 0 {
 		t.Errorf("%s, %d reads", got, r.reads.Load())
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/goldenimages"
 )
 
 // The metrics of catalogs. Those that mean the same as metrics of HCO have their names, so that dashboards of HCO show them;
@@ -83,7 +83,7 @@ type ledger struct {
 }
 
 // note replaces the record of a catalog.
-func (l *ledger) note(in *images.Input, s *v1alpha1.GoldenImageCatalogStatus) {
+func (l *ledger) note(in *goldenimages.Input, s *v1alpha1.GoldenImageCatalogStatus) {
 	record := &catalogRecord{multiArch: in.Catalog.Spec.MultiArch == nil || *in.Catalog.Spec.MultiArch, observed: in.SSP != "", nodes: slices.Clone(s.Nodes.WorkloadArchitectures)}
 	if c := meta.FindStatusCondition(s.Conditions, conditionReady); c != nil {
 		record.ready, record.reason = c.Status == metav1.ConditionTrue, c.Reason
@@ -109,11 +109,11 @@ func (l *ledger) forget(catalog string) {
 	delete(l.catalogs, catalog)
 }
 
-func imageOf(in *images.Input, image *v1alpha1.Image) imageRecord {
+func imageOf(in *goldenimages.Input, image *v1alpha1.Image) imageRecord {
 	record := imageRecord{name: strings.Clone(image.Name), source: strings.Clone(image.DataSource), annotated: len(image.OriginalArchitectures) > 0}
-	c := meta.FindStatusCondition(image.Conditions, images.Deployed)
-	record.supported = c == nil || c.Reason != images.ReasonUnsupported
-	if c := meta.FindStatusCondition(image.Conditions, images.ManifestVerified); c != nil {
+	c := meta.FindStatusCondition(image.Conditions, goldenimages.Deployed)
+	record.supported = c == nil || c.Reason != goldenimages.ReasonUnsupported
+	if c := meta.FindStatusCondition(image.Conditions, goldenimages.ManifestVerified); c != nil {
 		record.verified = strings.Clone(c.Reason)
 	}
 	for k := range image.Imports {
@@ -122,7 +122,7 @@ func imageOf(in *images.Input, image *v1alpha1.Image) imageRecord {
 		if i.architecture == "" {
 			i.architecture = anyArchitecture
 		}
-		if c := meta.FindStatusCondition(of.Conditions, images.Imported); c != nil {
+		if c := meta.FindStatusCondition(of.Conditions, goldenimages.Imported); c != nil {
 			i.imported = c.Status == metav1.ConditionTrue
 			if slices.Contains(failing, c.Reason) {
 				i.failing = c.Reason
@@ -174,7 +174,7 @@ func (l *ledger) image(gauge func(*prometheus.Desc, float64, ...string), catalog
 		gauge(descSupported, number(image.supported), catalog, image.name, image.source)
 	}
 	if image.verified != "" {
-		gauge(descVerified, number(image.verified == images.ReasonVerified), catalog, image.name, image.verified)
+		gauge(descVerified, number(image.verified == goldenimages.ReasonVerified), catalog, image.name, image.verified)
 	}
 	for _, i := range image.imports {
 		gauge(descImported, number(i.imported), catalog, image.name, i.architecture)

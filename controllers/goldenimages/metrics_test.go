@@ -12,27 +12,27 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/goldenimages"
 )
 
 func condition(kind string, status metav1.ConditionStatus, reason string) []metav1.Condition {
 	return []metav1.Condition{{Type: kind, Status: status, Reason: reason}}
 }
 
-func observed() (*images.Input, *v1alpha1.GoldenImageCatalogStatus) {
-	in := &images.Input{Catalog: &v1alpha1.GoldenImageCatalog{ObjectMeta: metav1.ObjectMeta{Name: "site"}}, Crons: map[string]*cdiv1beta1.DataImportCron{"fedora-cron-amd64": {}}}
+func observed() (*goldenimages.Input, *v1alpha1.GoldenImageCatalogStatus) {
+	in := &goldenimages.Input{Catalog: &v1alpha1.GoldenImageCatalog{ObjectMeta: metav1.ObjectMeta{Name: "site"}}, Crons: map[string]*cdiv1beta1.DataImportCron{"fedora-cron-amd64": {}}}
 	in.Crons["fedora-cron-amd64"].Status.LastImportTimestamp = &metav1.Time{Time: time.Unix(1000, 0)}
 	s := &v1alpha1.GoldenImageCatalogStatus{Conditions: condition(conditionReady, metav1.ConditionFalse, reasonPending)}
 	s.Nodes.WorkloadArchitectures = []v1alpha1.ArchitectureCount{{Architecture: "amd64", Nodes: 3}}
 	s.Images = []v1alpha1.Image{
-		{Name: "fedora-cron", DataSource: "fedora", OriginalArchitectures: []string{"amd64", "arm64"}, Conditions: condition(images.Deployed, metav1.ConditionTrue, images.ReasonDeployed), Imports: []v1alpha1.Import{
-			{Architecture: "amd64", DataImportCron: "fedora-cron-amd64", Conditions: condition(images.Imported, metav1.ConditionTrue, "Imported")},
-			{Architecture: "arm64", DataImportCron: "fedora-cron-arm64", Conditions: condition(images.Imported, metav1.ConditionFalse, "Unschedulable")},
+		{Name: "fedora-cron", DataSource: "fedora", OriginalArchitectures: []string{"amd64", "arm64"}, Conditions: condition(goldenimages.Deployed, metav1.ConditionTrue, goldenimages.ReasonDeployed), Imports: []v1alpha1.Import{
+			{Architecture: "amd64", DataImportCron: "fedora-cron-amd64", Conditions: condition(goldenimages.Imported, metav1.ConditionTrue, "Imported")},
+			{Architecture: "arm64", DataImportCron: "fedora-cron-arm64", Conditions: condition(goldenimages.Imported, metav1.ConditionFalse, "Unschedulable")},
 		}},
-		{Name: "old-cron", DataSource: "old", Conditions: condition(images.Deployed, metav1.ConditionTrue, images.ReasonDeployed), Imports: []v1alpha1.Import{
-			{DataImportCron: "old-cron", Conditions: condition(images.Imported, metav1.ConditionFalse, "SomethingElse")},
+		{Name: "old-cron", DataSource: "old", Conditions: condition(goldenimages.Deployed, metav1.ConditionTrue, goldenimages.ReasonDeployed), Imports: []v1alpha1.Import{
+			{DataImportCron: "old-cron", Conditions: condition(goldenimages.Imported, metav1.ConditionFalse, "SomethingElse")},
 		}},
-		{Name: "z-cron", DataSource: "z", OriginalArchitectures: []string{"s390x"}, Conditions: append(condition(images.Deployed, metav1.ConditionFalse, images.ReasonUnsupported), condition(images.ManifestVerified, metav1.ConditionFalse, images.ReasonMissing)...)},
+		{Name: "z-cron", DataSource: "z", OriginalArchitectures: []string{"s390x"}, Conditions: append(condition(goldenimages.Deployed, metav1.ConditionFalse, goldenimages.ReasonUnsupported), condition(goldenimages.ManifestVerified, metav1.ConditionFalse, goldenimages.ReasonMissing)...)},
 	}
 	return in, s
 }
@@ -99,7 +99,7 @@ kubevirt_hco_multi_arch_boot_images_enabled{catalog="site"} 1
 func TestMetricsAreBounded(t *testing.T) {
 	l := &ledger{clock: testclock.NewFakePassiveClock(time.Unix(1090, 0)), catalogs: map[string]*catalogRecord{}}
 	for i := range 15 {
-		in := &images.Input{Catalog: &v1alpha1.GoldenImageCatalog{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)}}}
+		in := &goldenimages.Input{Catalog: &v1alpha1.GoldenImageCatalog{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)}}}
 		s := &v1alpha1.GoldenImageCatalogStatus{}
 		for k := range 200 {
 			s.Images = append(s.Images, v1alpha1.Image{Name: fmt.Sprint(k)})

@@ -18,7 +18,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/goldenimages"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -32,28 +32,28 @@ var (
 var errNoCDI = errors.New("the kinds of cdi.kubevirt.io are missing: install CDI (Containerized Data Importer) 1.62 or later")
 
 // observe reads what a plan needs. delay is the time until an architecture is removed, or a manifest is read again; 0 for
-// neither.
-func (r *Reconciler) observe(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog) (in *images.Input, delay time.Duration, err error) {
+// neither. After an error, in has at least the catalog and the time.
+func (r *Reconciler) observe(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog) (in *goldenimages.Input, delay time.Duration, err error) {
 	manifests, due := r.Manifests.of(catalog)
+	in = &goldenimages.Input{
+		Catalog: catalog, Now: metav1.NewTime(r.Clock.Now().UTC().Truncate(time.Second)),
+		Crons: map[string]*cdiv1beta1.DataImportCron{}, Sources: map[string]*cdiv1beta1.DataSource{}, Failures: map[string]goldenimages.Failure{},
+	}
 	nodes := &corev1.NodeList{}
 	if err := r.Nodes.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil { // they are only read
-		return nil, 0, fmt.Errorf("reading the nodes: %w", err)
+		return in, 0, fmt.Errorf("reading the nodes: %w", err)
 	}
-	in = &images.Input{
-		Catalog: catalog, SingleNode: len(nodes.Items) == 1,
-		Crons: map[string]*cdiv1beta1.DataImportCron{}, Sources: map[string]*cdiv1beta1.DataSource{}, Failures: map[string]images.Failure{},
-	}
+	in.SingleNode = len(nodes.Items) == 1
 	after := removal
 	if catalog.Spec.RemovalDelay != nil {
 		after = catalog.Spec.RemovalDelay.Duration
 	}
-	in.Now = metav1.NewTime(r.Clock.Now().UTC().Truncate(time.Second))
-	in.Nodes, in.Absent, delay = images.Keep(images.Survey(nodes.Items, catalog.Spec.Workloads), &catalog.Status, in.Now, after)
+	in.Nodes, in.Absent, delay = goldenimages.Keep(goldenimages.Survey(nodes.Items, catalog.Spec.Workloads), &catalog.Status, in.Now, after)
 	if in.SSP, err = r.ssp(ctx); err != nil {
-		return nil, 0, err
+		return in, 0, err
 	}
 	if in.Others, err = r.others(ctx, catalog); err != nil {
-		return nil, 0, err
+		return in, 0, err
 	}
 	if err := r.objects(ctx, in); err != nil {
 		return in, 0, err
@@ -87,10 +87,10 @@ func (r *Reconciler) ssp(ctx context.Context) (found string, err error) {
 }
 
 // objects reads the crons, the DataSources and the failed imports of the namespace.
-func (r *Reconciler) objects(ctx context.Context, in *images.Input) error {
+func (r *Reconciler) objects(ctx context.Context, in *goldenimages.Input) error {
 	namespace := in.Catalog.Spec.Namespace
 	var kept budget
-	relevant := images.Relevant(in)
+	relevant := goldenimages.Relevant(in)
 	err := each(ctx, r.Pages, pages.List{Resource: crons, Namespace: namespace}, func(cron *cdiv1beta1.DataImportCron, size int) error {
 		if !relevant(cron) {
 			return nil
@@ -113,8 +113,8 @@ func (r *Reconciler) objects(ctx context.Context, in *images.Input) error {
 	if err != nil {
 		return err
 	}
-	return each(ctx, r.Pages, pages.List{Resource: apikinds.DataVolumes.GroupVersionResource(), Namespace: namespace, LabelSelector: images.CronLabel}, func(volume *cdiv1beta1.DataVolume, _ int) error {
-		cron := in.Crons[volume.Labels[images.CronLabel]]
+	return each(ctx, r.Pages, pages.List{Resource: apikinds.DataVolumes.GroupVersionResource(), Namespace: namespace, LabelSelector: goldenimages.CronLabel}, func(volume *cdiv1beta1.DataVolume, _ int) error {
+		cron := in.Crons[volume.Labels[goldenimages.CronLabel]]
 		if failure, fails := failureOf(volume); fails && cron != nil && current(cron, volume.Name) {
 			in.Failures[cron.Name] = failure
 		}
@@ -150,14 +150,14 @@ func current(cron *cdiv1beta1.DataImportCron, volume string) bool {
 var failing = []string{"ImagePullFailed", "Unschedulable", "Error"}
 
 // failureOf returns why an import fails.
-func failureOf(volume *cdiv1beta1.DataVolume) (images.Failure, bool) {
+func failureOf(volume *cdiv1beta1.DataVolume) (goldenimages.Failure, bool) {
 	if volume.Status.Phase == cdiv1beta1.Succeeded {
-		return images.Failure{}, false
+		return goldenimages.Failure{}, false
 	}
 	for _, c := range volume.Status.Conditions {
 		if c.Type == cdiv1beta1.DataVolumeRunning && c.Status == corev1.ConditionFalse && slices.Contains(failing, c.Reason) {
-			return images.Failure{Reason: c.Reason, Message: texts.Shorten(c.Message, maxMessage)}, true
+			return goldenimages.Failure{Reason: c.Reason, Message: texts.Shorten(c.Message, maxMessage)}, true
 		}
 	}
-	return images.Failure{}, false
+	return goldenimages.Failure{}, false
 }

@@ -14,9 +14,11 @@ import (
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/pages"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/controllers/statuses"
+	"github.com/virtward/virtward/goldenimages"
 )
 
 // Owner is the field manager of the writes.
@@ -36,8 +38,8 @@ type Options struct {
 	Common []v1alpha1.DataImportCronTemplate
 	// Manifests reads the manifests of images, for catalogs with verifyManifest.
 	Manifests *Manifests
-	// Tell creates an event on a catalog, with its type, reason and message.
-	Tell  func(catalog *v1alpha1.GoldenImageCatalog, kind, reason, message string)
+	// Tell creates an event on a catalog.
+	Tell  func(*v1alpha1.GoldenImageCatalog, events.Event)
 	Clock clock.PassiveClock
 }
 
@@ -45,8 +47,10 @@ type Options struct {
 type Reconciler struct {
 	Options
 
-	trigger *controllers.Trigger
-	ledger  *ledger
+	progress *progress
+	report   *report
+	trigger  *controllers.Trigger
+	ledger   *ledger
 
 	mu sync.Mutex
 	// namespaces are those of the catalogs that exist, by the names of the catalogs.
@@ -57,7 +61,9 @@ type Reconciler struct {
 func New(options Options) *Reconciler {
 	return &Reconciler{
 		Options: options, trigger: controllers.NewTrigger(), namespaces: map[string]string{},
-		ledger: &ledger{clock: options.Clock, catalogs: map[string]*catalogRecord{}},
+		progress: &progress{Client: options.Client, Owner: Owner, Status: statusOf, Tell: options.Tell},
+		report:   &report{Client: options.Client, Owner: Owner, Status: statusOf, Own: reported, Tell: options.Tell},
+		ledger:   &ledger{clock: options.Clock, catalogs: map[string]*catalogRecord{}},
 	}
 }
 
@@ -65,7 +71,7 @@ func New(options Options) *Reconciler {
 // delay of the removal of an architecture unless the catalog has another.
 const again, idle, waiting, removal = time.Second, 10 * time.Minute, 30 * time.Second, 10 * time.Minute
 
-// Reconcile observes the objects of a catalog, plans, writes the status and then the objects.
+// Reconcile observes the objects of a catalog, plans, remembers the plan, writes the objects and reports.
 func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	catalog := &v1alpha1.GoldenImageCatalog{}
 	err := r.Client.Get(ctx, key.NamespacedName, catalog)
@@ -82,12 +88,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	r.remember(catalog.Name, catalog.Spec.Namespace)
-	catalog.Spec.DataImportCronTemplates = images.WithCommon(catalog, r.Common) // the spec is never written
+	catalog.Spec.DataImportCronTemplates = goldenimages.WithCommon(catalog, r.Common) // the spec is never written
 	after, err := r.plan(ctx, catalog)
-	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: again}, nil
-	}
-	return reconcile.Result{RequeueAfter: after}, err
+	return statuses.Requeue(again, reconcile.Result{RequeueAfter: after}, err)
 }
 
 // remember remembers the namespace of a catalog; an empty one forgets it.
@@ -103,32 +106,56 @@ func (r *Reconciler) remember(name, namespace string) {
 
 func (r *Reconciler) plan(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog) (time.Duration, error) {
 	in, delay, err := r.observe(ctx, catalog)
-	if reason := unplanned(err); reason != "" {
-		return waiting, r.writeStatus(ctx, in, incomplete(in, reason, err))
+	if err == nil {
+		err = r.trusted(ctx, catalog)
 	}
 	if err != nil {
-		return 0, err
+		return r.waits(ctx, in, err)
 	}
-	missing, err := r.Guards.Missing(ctx, catalog)
-	if err != nil {
-		return 0, err
-	}
-	if missing != "" {
-		return waiting, r.writeStatus(ctx, in, incomplete(in, guarded.Reason, errors.New(missing)))
-	}
-	result := images.Plan(in)
+	result := goldenimages.Plan(in)
 	done := result.Done(catalog)
+	if err := r.remembers(ctx, in, result.Images, result.Retired); err != nil {
+		return 0, r.notRemembered(ctx, in, err)
+	}
 	written := r.apply(ctx, result.Writes)
-	if err := r.writeStatus(ctx, in, status(in, &result, written)); err != nil {
-		return 0, errors.Join(written, err)
+	if err := errors.Join(written, r.reports(ctx, in, catalog.Generation, planned(in, result.Images, written))); err != nil {
+		return 0, err
 	}
 	switch {
-	case written != nil:
-		return 0, written
 	case !done:
 		return again, nil
 	case delay > 0:
 		return min(delay, idle), nil
 	}
 	return idle, nil
+}
+
+// trusted returns a notGuardedError if the guards were not active when the catalog was created.
+func (r *Reconciler) trusted(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog) error {
+	missing, err := r.Guards.Missing(ctx, catalog)
+	if err == nil && missing != "" {
+		return notGuardedError(missing)
+	}
+	return err
+}
+
+// waits reports why there is no plan. The images stay as they were. If the observation failed, the error is returned too.
+func (r *Reconciler) waits(ctx context.Context, in *goldenimages.Input, err error) (time.Duration, error) {
+	conditions, waits := unplanned(in, err)
+	if !waits {
+		return 0, errors.Join(err, r.reports(ctx, in, in.Catalog.Status.ObservedGeneration, conditions))
+	}
+	if err := r.remembers(ctx, in, in.Catalog.Status.Images, in.Catalog.Status.Retired); err != nil {
+		return 0, r.notRemembered(ctx, in, err)
+	}
+	return waiting, r.reports(ctx, in, in.Catalog.Generation, conditions)
+}
+
+// notRemembered reports that a plan could not be remembered, so that nothing of it was done. A catalog that was changed or deleted
+// since it was read needs no report.
+func (r *Reconciler) notRemembered(ctx context.Context, in *goldenimages.Input, err error) error {
+	if statuses.Stale(err) {
+		return err
+	}
+	return errors.Join(err, r.reports(ctx, in, in.Catalog.Generation, unwritten(in, err)))
 }

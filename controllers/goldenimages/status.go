@@ -6,15 +6,17 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/api/conditions"
 	"github.com/virtward/virtward/api/image/v1alpha1"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/controllers/events"
+	"github.com/virtward/virtward/controllers/guarded"
+	"github.com/virtward/virtward/controllers/statuses"
+	"github.com/virtward/virtward/goldenimages"
+	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -30,63 +32,112 @@ const (
 	reasonTooLarge         = "TooLarge"
 	reasonNamespaceMissing = "NamespaceMissing"
 	reasonWriteFailed      = "WriteFailed"
+	reasonNotObserved      = "NotObserved"
 	reasonManaged          = "Managed"
 )
+
+// notGuardedError says why a catalog is not trusted.
+type notGuardedError string
+
+// Error implements error.
+func (e notGuardedError) Error() string { return string(e) }
 
 // maxMessage bounds the message of a condition, in bytes.
 const maxMessage = 1024
 
-// status is that after a plan, and after its writes.
-func status(in *images.Input, result *images.Result, written error) *v1alpha1.GoldenImageCatalogStatus {
-	s := initial(in)
-	s.Images, s.Retired = result.Images, result.Retired
+// progress has the part of the status that later plans read: nodes, absent architectures, images with their default architectures and
+// manifests, and retired imports. report has the generation and the conditions.
+type (
+	progress = statuses.Memory[*v1alpha1.GoldenImageCatalog, v1alpha1.GoldenImageCatalogStatus]
+	report   = statuses.Report[*v1alpha1.GoldenImageCatalog, v1alpha1.GoldenImageCatalogStatus]
+)
+
+func statusOf(catalog *v1alpha1.GoldenImageCatalog) *v1alpha1.GoldenImageCatalogStatus {
+	return &catalog.Status
+}
+
+// reported is the part of the report.
+func reported(s *v1alpha1.GoldenImageCatalogStatus) *v1alpha1.GoldenImageCatalogStatus {
+	return &v1alpha1.GoldenImageCatalogStatus{ObservedGeneration: s.ObservedGeneration, Conditions: slices.Clone(s.Conditions)}
+}
+
+// remembers writes what later plans read, before the objects are written. The error is Stale if the catalog changed after it was
+// read.
+func (r *Reconciler) remembers(ctx context.Context, in *goldenimages.Input, images []v1alpha1.Image, retired []v1alpha1.RetiredImport) error {
+	next := in.Catalog.Status
+	next.Nodes, next.Absent, next.Images, next.Retired = in.Nodes, in.Absent, images, retired
+	if _, err := r.progress.Write(ctx, in.Catalog, &next, imagesTransition); err != nil {
+		return fmt.Errorf("GoldenImageCatalog %s: %w", in.Catalog.Name, err)
+	}
+	return nil
+}
+
+// reports writes the conditions, after the objects are written or after that failed. observed is the generation that was observed
+// last.
+func (r *Reconciler) reports(ctx context.Context, in *goldenimages.Input, observed int64, next []metav1.Condition) error {
+	part := reported(&in.Catalog.Status)
+	part.ObservedGeneration = observed
+	for _, c := range next {
+		c.Message = texts.Shorten(c.Message, maxMessage)
+		conditions.Set(&part.Conditions, c, in.Catalog.Generation, in.Now)
+	}
+	shown := in.Catalog.Status
+	shown.Conditions = part.Conditions
+	r.ledger.note(in, &shown)
+	if _, err := r.report.Write(ctx, in.Catalog, part, transition); err != nil {
+		return fmt.Errorf("GoldenImageCatalog %s: %w", in.Catalog.Name, err)
+	}
+	return nil
+}
+
+// planned are the conditions after a plan, and after its writes.
+func planned(in *goldenimages.Input, images []v1alpha1.Image, written error) []metav1.Condition {
 	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse}
-	switch ready.Reason, ready.Message = pendingOf(s.Images); {
+	switch ready.Reason, ready.Message = pendingOf(images); {
 	case apierrors.IsNotFound(written):
 		ready.Reason, ready.Message = reasonNamespaceMissing, fmt.Sprintf("the namespace %q does not exist: create it", in.Catalog.Spec.Namespace)
-	case written != nil:
+	case statuses.Rejected(written):
 		ready.Reason, ready.Message = reasonWriteFailed, written.Error()
+	case written != nil:
+		ready.Reason, ready.Message = reasonWriteFailed, statuses.Failure("an object could not be written", written)
 	case ready.Reason == "":
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonImported, "all images are imported"
 	}
-	set(in, s, ready)
-	return s
+	return []metav1.Condition{managed(in), ready}
 }
 
-// unplanned is the reason of an error of the observation with which there is no plan; empty for others.
-func unplanned(err error) string {
+// unwritten are the conditions after a plan that could not be remembered.
+func unwritten(in *goldenimages.Input, err error) []metav1.Condition {
+	return []metav1.Condition{managed(in), {
+		Type: conditionReady, Status: metav1.ConditionFalse, Reason: reasonWriteFailed, Message: statuses.Failure("the status could not be written, so nothing was done", err),
+	}}
+}
+
+// unplanned are the conditions without a plan. waits is false if the observation failed: then all of it is repeated.
+func unplanned(in *goldenimages.Input, err error) (next []metav1.Condition, waits bool) {
+	var reason string
 	switch {
 	case errors.Is(err, errNoCDI):
-		return reasonCDIMissing
+		reason = reasonCDIMissing
 	case errors.Is(err, errTooLarge):
-		return reasonTooLarge
+		reason = reasonTooLarge
+	case errors.As(err, new(notGuardedError)):
+		reason = guarded.Reason
+	default:
+		return []metav1.Condition{statuses.Unobserved(in.Catalog.Status.Conditions, conditionReady, reasonNotObserved, in.Catalog.Generation, statuses.Failure("the objects of the catalog could not be read", err))}, false
 	}
-	return ""
+	return []metav1.Condition{managed(in), {Type: conditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: err.Error()}}, true
 }
 
-// incomplete is the status without a plan. The images stay as they were.
-func incomplete(in *images.Input, reason string, err error) *v1alpha1.GoldenImageCatalogStatus {
-	s := initial(in)
-	s.Images, s.Retired = in.Catalog.Status.Images, in.Catalog.Status.Retired
-	set(in, s, metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: err.Error()})
-	return s
-}
-
-// initial is a status with the nodes, and with who manages the images.
-func initial(in *images.Input) *v1alpha1.GoldenImageCatalogStatus {
-	s := &v1alpha1.GoldenImageCatalogStatus{ObservedGeneration: in.Catalog.Generation, Nodes: in.Nodes, Absent: in.Absent, Conditions: slices.Clone(in.Catalog.Status.Conditions)}
-	managed := metav1.Condition{Type: conditionManaged, Status: metav1.ConditionTrue, Reason: reasonManaged, Message: "Virtward manages the images"}
-	if in.SSP != "" {
-		managed.Status, managed.Reason = metav1.ConditionFalse, images.ReasonManagedBySSP
-		managed.Message = fmt.Sprintf("the SSP resource %q manages golden images: the catalog only observes", in.SSP)
+// managed says who manages the images.
+func managed(in *goldenimages.Input) metav1.Condition {
+	if in.SSP == "" {
+		return metav1.Condition{Type: conditionManaged, Status: metav1.ConditionTrue, Reason: reasonManaged, Message: "Virtward manages the images"}
 	}
-	set(in, s, managed)
-	return s
-}
-
-func set(in *images.Input, s *v1alpha1.GoldenImageCatalogStatus, c metav1.Condition) {
-	c.Message, c.ObservedGeneration, c.LastTransitionTime = texts.Shorten(c.Message, maxMessage), in.Catalog.Generation, in.Now
-	meta.SetStatusCondition(&s.Conditions, c)
+	return metav1.Condition{
+		Type: conditionManaged, Status: metav1.ConditionFalse, Reason: goldenimages.ReasonManagedBySSP,
+		Message: fmt.Sprintf("the SSP resource %q manages golden images: the catalog only observes", in.SSP),
+	}
 }
 
 // pendingOf is the first image that is not deployed, or the first import that is not done; empty if there is none. An image
@@ -94,9 +145,9 @@ func set(in *images.Input, s *v1alpha1.GoldenImageCatalogStatus, c metav1.Condit
 func pendingOf(list []v1alpha1.Image) (reason, message string) {
 	waits := ""
 	for i := range list {
-		c := meta.FindStatusCondition(list[i].Conditions, images.Deployed)
-		if c != nil && c.Status != metav1.ConditionTrue && c.Reason != images.ReasonDisabled && c.Reason != images.ReasonUnsupported {
-			if c.Reason == images.ReasonManifestPending {
+		c := meta.FindStatusCondition(list[i].Conditions, goldenimages.Deployed)
+		if c != nil && c.Status != metav1.ConditionTrue && c.Reason != goldenimages.ReasonDisabled && c.Reason != goldenimages.ReasonUnsupported {
+			if c.Reason == goldenimages.ReasonManifestPending {
 				waits = fmt.Sprintf("%s: %s", list[i].Name, c.Message)
 				continue
 			}
@@ -106,7 +157,7 @@ func pendingOf(list []v1alpha1.Image) (reason, message string) {
 	for i := range list {
 		for k := range list[i].Imports {
 			of := &list[i].Imports[k]
-			if c := meta.FindStatusCondition(of.Conditions, images.Imported); c != nil && c.Status != metav1.ConditionTrue {
+			if c := meta.FindStatusCondition(of.Conditions, goldenimages.Imported); c != nil && c.Status != metav1.ConditionTrue {
 				return reasonPending, fmt.Sprintf("DataSource %s: %s", of.DataSource, c.Message)
 			}
 		}
@@ -117,56 +168,70 @@ func pendingOf(list []v1alpha1.Image) (reason, message string) {
 	return "", ""
 }
 
-func (r *Reconciler) writeStatus(ctx context.Context, in *images.Input, status *v1alpha1.GoldenImageCatalogStatus) error {
-	catalog := in.Catalog
-	r.ledger.note(in, status)
-	if equality.Semantic.DeepEqual(&catalog.Status, status) {
-		return nil
-	}
-	before := catalog.Status
-	catalog.Status = *status
-	if err := r.Client.Status().Update(ctx, catalog, client.FieldOwner(Owner)); err != nil {
-		return fmt.Errorf("writing the status of GoldenImageCatalog %s: %w", catalog.Name, err)
-	}
-	r.transition(&before, catalog)
-	return nil
+// Events are the reasons of the events on catalogs.
+var Events = events.Table{
+	events.Warning(reasonCDIMissing, "the cluster has no CDI"),
+	events.Warning(reasonTooLarge, "the objects of the catalog are too large to be read"),
+	events.Warning(reasonNamespaceMissing, "the namespace of the catalog does not exist"),
+	events.Warning(reasonWriteFailed, "an object, or the status of the catalog, could not be written"),
+	events.Warning(goldenimages.ReasonManagedBySSP, "SSP manages golden images, and the catalog only observes"),
+	events.Warning(goldenimages.ReasonInvalid, "an entry is invalid"),
+	events.Warning(goldenimages.ReasonDuplicate, "an entry has the name of another one"),
+	events.Warning(goldenimages.ReasonNameTaken, "an object with the name exists, and does not belong to the catalog"),
+	events.Warning(goldenimages.ReasonChained, "a pointer leads to another pointer, which CDI does not follow"),
+	events.Warning(goldenimages.ReasonUnsupported, "no node has an architecture of the image"),
+	events.Warning(goldenimages.ReasonRetentionNone, "a DataImportCron cannot be replaced without deleting its images"),
+	events.Warning(goldenimages.ReasonMissing, "an entry lists architectures that its image does not have"),
+	events.Warning(goldenimages.ReasonNotListed, "an image has architectures that its entry does not list"),
+	events.Warning("ImagePullFailed", "an import fails: the reason that CDI gives, also `Unschedulable` and `Error`"),
+	events.Warning(web.ReasonUnreachable, "the manifest of an image cannot be read: one of the reasons of [sources](virtual-images.md), or `ManifestInvalid`, `ManifestTooLarge` and `NoArchitecture`"),
+	events.Normal(reasonDefaultChanged, "the default architecture of an image is another one"),
 }
 
-// reported are the reasons of conditions of a catalog that are events.
-var reported = []string{reasonCDIMissing, reasonTooLarge, reasonNamespaceMissing, reasonWriteFailed, images.ReasonManagedBySSP}
+// reasonDefaultChanged is the reason of the event for another default architecture.
+const reasonDefaultChanged = "DefaultArchitectureChanged"
 
-// transition creates events for catalogs that cannot be managed, for images that cannot be deployed or imported, and for another default architecture.
-func (r *Reconciler) transition(before *v1alpha1.GoldenImageCatalogStatus, catalog *v1alpha1.GoldenImageCatalog) {
+// told are the reasons of conditions of a catalog that are events.
+var told = []string{reasonCDIMissing, reasonTooLarge, reasonNamespaceMissing, reasonWriteFailed, goldenimages.ReasonManagedBySSP}
+
+// transition returns events for a catalog that cannot be managed.
+func transition(before, after *v1alpha1.GoldenImageCatalogStatus) (all []events.Event) {
 	for _, kind := range []string{conditionManaged, conditionReady} {
-		was, is := meta.FindStatusCondition(before.Conditions, kind), meta.FindStatusCondition(catalog.Status.Conditions, kind)
-		if is != nil && slices.Contains(reported, is.Reason) && (was == nil || was.Reason != is.Reason || was.Message != is.Message) {
-			r.Tell(catalog, corev1.EventTypeWarning, is.Reason, is.Message)
+		was, is := meta.FindStatusCondition(before.Conditions, kind), meta.FindStatusCondition(after.Conditions, kind)
+		if is != nil && slices.Contains(told, is.Reason) && (was == nil || was.Reason != is.Reason || was.Message != is.Message) {
+			all = append(all, Events.Event(is.Reason, is.Message))
 		}
 	}
-	for i := range catalog.Status.Images {
-		image := &catalog.Status.Images[i]
+	return all
+}
+
+// imagesTransition returns events for images that cannot be deployed or imported, and for another default architecture.
+func imagesTransition(before, after *v1alpha1.GoldenImageCatalogStatus) (all []events.Event) {
+	for i := range after.Images {
+		image := &after.Images[i]
 		var was v1alpha1.Image
 		if k := slices.IndexFunc(before.Images, func(b v1alpha1.Image) bool { return b.Name == image.Name }); k >= 0 {
 			was = before.Images[k]
 		}
 		if reason, message := faulty(image.Conditions); reason != "" {
 			if earlier, text := faulty(was.Conditions); earlier != reason || text != message {
-				r.Tell(catalog, corev1.EventTypeWarning, reason, image.Name+": "+message)
+				all = append(all, Events.Event(reason, image.Name+": "+message))
 			}
 		}
 		if was.DefaultArchitecture != "" && image.DefaultArchitecture != "" && was.DefaultArchitecture != image.DefaultArchitecture {
-			r.Tell(catalog, corev1.EventTypeNormal, "DefaultArchitectureChanged", fmt.Sprintf("%s: the default architecture is %s instead of %s", image.Name, image.DefaultArchitecture, was.DefaultArchitecture))
+			all = append(all, Events.Event(reasonDefaultChanged, fmt.Sprintf("%s: the default architecture is %s instead of %s", image.Name, image.DefaultArchitecture, was.DefaultArchitecture)))
 		}
 	}
+	return all
 }
 
 // quiet are the reasons of images that are not deployed without a fault.
-var quiet = []string{images.ReasonDisabled, images.ReasonManagedBySSP, images.ReasonManifestPending}
+var quiet = []string{goldenimages.ReasonDisabled, goldenimages.ReasonManagedBySSP, goldenimages.ReasonManifestPending}
 
 // faulty returns the first condition that names a fault.
-func faulty(conditions []metav1.Condition) (reason, message string) {
-	for _, c := range conditions {
-		if c.Type == images.Deployed && c.Status == metav1.ConditionFalse && !slices.Contains(quiet, c.Reason) || c.Type == images.ManifestVerified && c.Status == metav1.ConditionFalse || c.Type == images.MissingArchitecture && c.Status == metav1.ConditionTrue {
+func faulty(of []metav1.Condition) (reason, message string) {
+	for _, c := range of {
+		if c.Type == goldenimages.Deployed && c.Status == metav1.ConditionFalse && !slices.Contains(quiet, c.Reason) || c.Type == goldenimages.ManifestVerified && c.Status == metav1.ConditionFalse || c.Type == goldenimages.MissingArchitecture && c.Status == metav1.ConditionTrue {
 			return c.Reason, c.Message
 		}
 	}

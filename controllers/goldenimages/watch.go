@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +21,7 @@ import (
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers"
 	"github.com/virtward/virtward/controllers/metadatawatch"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/goldenimages"
 )
 
 // settled is the delay after a change of the nodes or of CDI's objects: several changes are planned once.
@@ -31,19 +30,19 @@ const settled = 2 * time.Second
 var catalogs = v1alpha1.GroupVersion.WithResource("goldenimagecatalogs")
 
 // SetupWithManager adds the Reconciler to a manager, in the replica that leads.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface, reader metadatawatch.Pages) error {
-	own := metadatawatch.Watch{Client: light, Pages: reader, Resource: catalogs, Existing: true}
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, reader metadatawatch.Reader) error {
+	own := metadatawatch.Watch{Reader: reader, Resource: catalogs, Existing: true}
 	builder := ctrl.NewControllerManagedBy(mgr).Named("images").WithOptions(controllers.Options()).
 		WatchesRawSource(own.Source(r.changed)).
 		WatchesRawSource(r.trigger.Source(r.keys)).
 		WatchesRawSource(r.Manifests.ended.SourceAfter(r.keys, settled)).
 		Watches(&corev1.Node{}, r.nodes())
-	manager := metadatawatch.Watch{Client: light, Pages: reader, Resource: ssps, Existing: true, Delay: settled}
+	manager := metadatawatch.Watch{Reader: reader, Resource: ssps, Existing: true, Delay: settled}
 	builder = builder.WatchesRawSource(manager.Source(func(types.NamespacedName) []reconcile.Request { return r.keys() }))
 	for _, resource := range []schema.GroupVersionResource{crons, apikinds.DataSources.GroupVersionResource(), apikinds.DataVolumes.GroupVersionResource()} {
-		w := metadatawatch.Watch{Client: light, Pages: reader, Resource: resource, Status: true, Delay: settled, Began: r.trigger.Fire}
+		w := metadatawatch.Watch{Reader: reader, Resource: resource, Status: true, Delay: settled, Began: r.trigger.Fire}
 		if resource == apikinds.DataVolumes.GroupVersionResource() {
-			w.LabelSelector = images.CronLabel
+			w.LabelSelector = goldenimages.CronLabel
 		}
 		builder = builder.WatchesRawSource(w.Source(func(name types.NamespacedName) []reconcile.Request { return r.in(name.Namespace) }))
 	}

@@ -39,7 +39,7 @@ func installed(t *testing.T) []client.Object {
 // TestMissing holds for each kind of objects that one which could be written without its guards is not trusted.
 func TestMissing(t *testing.T) {
 	for kind, guards := range map[string][]admissionpolicies.Guard{
-		"rollouts": admissionpolicies.RolloutGuards(), "captures": admissionpolicies.CaptureGuards(), "catalogs": admissionpolicies.CatalogGuards(), "images": admissionpolicies.VirtualImageGuards(),
+		"rollouts": admissionpolicies.RolloutGuards(), "captures": admissionpolicies.CaptureGuards(), "imports": admissionpolicies.ImportGuards(), "catalogs": admissionpolicies.CatalogGuards(), "images": admissionpolicies.VirtualImageGuards(),
 	} {
 		t.Run(kind, func(t *testing.T) {
 			missing := func(age time.Duration, objects ...client.Object) string {

@@ -22,12 +22,18 @@ import (
 	"github.com/virtward/virtward/controllers/pages"
 )
 
-// Watch reports changes of the objects of one resource.
-type Watch struct {
+// Reader reads the metadata of objects. The watches of a process share one.
+type Reader struct {
 	// Client of the metadata of objects.
 	Client metadata.Interface
 	// Pages list the metadata if the API server cannot stream it.
 	Pages Pages
+}
+
+// Watch reports changes of the objects of one resource.
+type Watch struct {
+	Reader
+
 	// Resource is watched in all namespaces. It need not exist.
 	Resource schema.GroupVersionResource
 	// LabelSelector restricts the watch; empty for none.

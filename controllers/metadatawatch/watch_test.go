@@ -151,7 +151,7 @@ func TestOnlySumsAreKept(t *testing.T) {
 	}
 	client := fake.NewSimpleMetadataClient(scheme, runtime.Object(object("a", nil)), object("b", nil))
 	bulk := strings.Repeat("x", 256<<10)
-	w := &Watch{Client: client, Pages: &listed{client, bulk}, Resource: machines}
+	w := &Watch{Reader: Reader{Client: client, Pages: &listed{client, bulk}}, Resource: machines}
 	inPages, err := w.list(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestWatchFollowsTheAPIServer(t *testing.T) {
 	var mu sync.Mutex
 	told, began := map[string]bool{}, false
 	w := &Watch{
-		Client: client, Pages: &listed{client: client}, Resource: machines,
+		Reader: Reader{Client: client, Pages: &listed{client: client}}, Resource: machines,
 		Began:   func() { mu.Lock(); defer mu.Unlock(); began = true },
 		Changed: func(name types.NamespacedName) { mu.Lock(); defer mu.Unlock(); told[name.Name] = true },
 	}

@@ -91,7 +91,7 @@ func (w *Watch) read(ctx context.Context) {
 	w.state.Store(&state{foreign: found})
 	switch {
 	case len(found) > 0 && (!known || !slices.Equal(before.foreign, found)):
-		w.log.Info("stopped writing VM templates: virt-operator manages their objects; see who serves VM templates in docs/operations.md", "objects", found,
+		w.log.Info("stopped writing VM templates: virt-operator manages their objects; see who serves VM templates in docs/template-api.md", "objects", found,
 			"switch", platform.TemplateSwitch)
 	case len(found) == 0 && known && len(before.foreign) > 0:
 		w.log.Info("writing VM templates again: virt-operator does not manage their objects")

@@ -26,6 +26,8 @@ const (
 	MaxObjects = 500
 	// firstObjects is the number of objects of the first request, before their sizes are known.
 	firstObjects = 100
+	// firstBuffer is the first size of the buffer of a Reader in bytes, and maxBuffer the last one: one more than a page.
+	firstBuffer, maxBuffer = 64 << 10, MaxBytes + 1
 	// maxSkimmed bounds what is read of an object that is too large, to find its name.
 	maxSkimmed = 32 << 20
 )
@@ -71,8 +73,8 @@ type Reader struct {
 	client rest.Interface
 
 	mu sync.Mutex
-	// buffer has the page that is read. It is reused, and has at most MaxBytes.
-	buffer bytes.Buffer
+	// buffer has the page that is read. It is reused, and has at most maxBuffer.
+	buffer []byte
 }
 
 // NewReader creates a client of the cluster's API server.
@@ -180,14 +182,14 @@ func (r *Reader) read(ctx context.Context, list List, from string, limit int) (*
 		Metadata metav1.ListMeta   `json:"metadata"`
 		Items    []json.RawMessage `json:"items"`
 	}
-	if err := json.Unmarshal(r.buffer.Bytes(), &decoded); err != nil {
+	if err := json.Unmarshal(r.buffer, &decoded); err != nil {
 		return nil, err
 	}
 	page := &Page{Objects: make([]Object, len(decoded.Items)), Next: decoded.Metadata.Continue, Version: decoded.Metadata.ResourceVersion}
 	for i := range decoded.Items {
 		page.Objects[i].JSON = decoded.Items[i]
 	}
-	page.Limit = nextLimit(limit, len(page.Objects), r.buffer.Len())
+	page.Limit = nextLimit(limit, len(page.Objects), len(r.buffer))
 	return page, nil
 }
 
@@ -202,12 +204,23 @@ func nextLimit(limit, objects, size int) int {
 
 // fill reads a body into the buffer, which grows with the data.
 func (r *Reader) fill(body io.Reader) error {
-	r.buffer.Reset()
-	_, err := r.buffer.ReadFrom(io.LimitReader(body, MaxBytes+1))
-	if err == nil && r.buffer.Len() > MaxBytes {
-		err = errLarge
+	r.buffer = r.buffer[:0]
+	for len(r.buffer) < maxBuffer {
+		if len(r.buffer) == cap(r.buffer) {
+			grown := make([]byte, len(r.buffer), min(maxBuffer, max(firstBuffer, 2*cap(r.buffer))))
+			copy(grown, r.buffer)
+			r.buffer = grown
+		}
+		n, err := body.Read(r.buffer[len(r.buffer):cap(r.buffer)])
+		r.buffer = r.buffer[:len(r.buffer)+n]
+		switch {
+		case errors.Is(err, io.EOF) && len(r.buffer) < maxBuffer:
+			return nil
+		case err != nil && !errors.Is(err, io.EOF):
+			return err
+		}
 	}
-	return err
+	return errLarge
 }
 
 // skim reads a page of one object that is too large, and keeps its name.
@@ -316,5 +329,5 @@ func (r *Reader) Get(ctx context.Context, resource schema.GroupVersionResource, 
 	case err != nil:
 		return nil, err
 	}
-	return &Object{JSON: bytes.Clone(r.buffer.Bytes())}, nil
+	return &Object{JSON: bytes.Clone(r.buffer)}, nil
 }

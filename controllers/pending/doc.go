@@ -1,4 +1,4 @@
-// Package pending reports what running VirtualMachines have not got yet.
+// Package pending reports changes that are not applied to running VirtualMachines yet.
 //
 // What enters: a VirtualMachine, its instance and what it refers to, all read live. What leaves: an annotation of the
 // VirtualMachine, one Event for each new reason, metrics, and a ConfigMap with counts. The plan comes from package rollouts.

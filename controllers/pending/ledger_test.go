@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
@@ -23,6 +24,29 @@ import (
 
 func key(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: name}}
+}
+
+// TestFailuresAreCounted holds that the metrics count a failure of KubeVirt of a VM that has no other change.
+func TestFailuresAreCounted(t *testing.T) {
+	vm := &kubevirtv1.VirtualMachine{Spec: kubevirtv1.VirtualMachineSpec{Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{}}}
+	in := &rollouts.Input{
+		LastStarted: vm.Spec.DeepCopy(), Desired: vm, Running: &kubevirtv1.VirtualMachineInstance{Status: kubevirtv1.VirtualMachineInstanceStatus{Phase: kubevirtv1.Running}},
+		DesiredKinds: rollouts.Kinds{Missing: []rollouts.Missing{{Field: "spec.preference", What: `VirtualMachinePreference "gone"`}}},
+	}
+	pending := rollouts.Pending(in)
+	l := newLedger()
+	l.began()
+	l.set(key("a"), recordOf(in, &pending, nil))
+	if err := testutil.CollectAndCompare(l, strings.NewReader(`
+# HELP virtward_vm_pending_changes Pending changes of running virtual machines, by when they take effect.
+# TYPE virtward_vm_pending_changes gauge
+virtward_vm_pending_changes{kind="Blocked"} 1
+virtward_vm_pending_changes{kind="LiveOnMigration"} 0
+virtward_vm_pending_changes{kind="Never"} 0
+virtward_vm_pending_changes{kind="Restart"} 0
+`), "virtward_vm_pending_changes"); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestLedger holds that the metrics count every VM once, and that counts are complete once the first list is compared.

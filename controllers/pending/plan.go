@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/rollouts"
 )
 
@@ -41,12 +41,9 @@ type decision struct {
 	annotation string
 	write      bool
 	// events are for the reasons that are new.
-	events []event
+	events []events.Event
 	stamps []stamp
 }
-
-// event is an Event on a VM.
-type event struct{ kind, reason, message string }
 
 // plan decides what to write about a running VM. It is pure.
 func plan(o *observed) decision {
@@ -112,7 +109,15 @@ const (
 	eventNever     = "PendingNever"
 )
 
-func eventOf(c *v1alpha1.PendingChange) event {
+// Events are the reasons of the events on virtual machines.
+var Events = events.Table{
+	events.Normal(eventMigration, "a change is applied with the next live migration"),
+	events.Warning(eventRestart, "a change is applied with the next restart"),
+	events.Warning(eventBlocked, "something prevents a change"),
+	events.Warning(eventNever, "a change has no effect on the running virtual machine, also after a restart"),
+}
+
+func eventOf(c *v1alpha1.PendingChange) events.Event {
 	message := c.Fields[0] + " is pending. " + c.Reason
 	if more := len(c.Fields) - 1 + c.More; more > 0 {
 		message = c.Fields[0] + " and other fields are pending. " + c.Reason
@@ -122,11 +127,11 @@ func eventOf(c *v1alpha1.PendingChange) event {
 	}
 	switch rollouts.Takes(c.Takes) {
 	case rollouts.LiveOnMigration:
-		return event{corev1.EventTypeNormal, eventMigration, message}
+		return Events.Event(eventMigration, message)
 	case rollouts.Blocked:
-		return event{corev1.EventTypeWarning, eventBlocked, message}
+		return Events.Event(eventBlocked, message)
 	case rollouts.Never:
-		return event{corev1.EventTypeWarning, eventNever, message}
+		return Events.Event(eventNever, message)
 	}
-	return event{corev1.EventTypeWarning, eventRestart, message}
+	return Events.Event(eventRestart, message)
 }

@@ -52,37 +52,37 @@ func TestPlan(t *testing.T) {
 		write    bool
 		// since are the times of the annotation; nil for none.
 		since  []time.Time
-		events []event
+		events []string
 	}{
 		"nothing":          {pendingOf(), false, nil, nil},
 		"nothing any more": {pendingOf().annotatedAt(early, restart), true, nil, nil},
 		"the first change": {
 			pendingOf(restart), true,
 			[]time.Time{now},
-			[]event{{"Warning", "PendingRestart", "spec.template.spec.hostname is pending. Only at the start. Restart it."}},
+			[]string{"Warning PendingRestart: spec.template.spec.hostname is pending. Only at the start. Restart it."},
 		},
 		"every kind": {
 			pendingOf(migrate, restart, another, blocked, never), true,
 			[]time.Time{now, now, now, now},
-			[]event{
-				{"Normal", "PendingMigration", "spec.template.spec.domain.cpu.sockets is pending. It migrates."},
-				{"Warning", "PendingRestart", "spec.template.spec.hostname and other fields are pending. Only at the start. Restart it."},
-				{"Warning", "PendingBlocked", "spec.template.spec.volumes is pending. It waits."},
-				{"Warning", "PendingNever", "spec.dataVolumeTemplates is pending. It exists."},
+			[]string{
+				"Normal PendingMigration: spec.template.spec.domain.cpu.sockets is pending. It migrates.",
+				"Warning PendingRestart: spec.template.spec.hostname and other fields are pending. Only at the start. Restart it.",
+				"Warning PendingBlocked: spec.template.spec.volumes is pending. It waits.",
+				"Warning PendingNever: spec.dataVolumeTemplates is pending. It exists.",
 			},
 		},
 		"the same":                                     {pendingOf(restart).annotatedAt(early, restart).knows(early, restart), false, []time.Time{early}, nil},
 		"the same after a start of the process":        {pendingOf(restart).annotatedAt(early, restart), false, []time.Time{early}, nil},
 		"one more field for the same reason":           {pendingOf(restart, another).annotatedAt(early, restart).knows(early, restart), true, []time.Time{early}, nil},
-		"one more reason":                              {pendingOf(restart, blocked).annotatedAt(early, restart).knows(early, restart), true, []time.Time{early, now}, []event{{"Warning", "PendingBlocked", "spec.template.spec.volumes is pending. It waits."}}},
+		"one more reason":                              {pendingOf(restart, blocked).annotatedAt(early, restart).knows(early, restart), true, []time.Time{early, now}, []string{"Warning PendingBlocked: spec.template.spec.volumes is pending. It waits."}},
 		"one reason fewer":                             {pendingOf(restart).annotatedAt(early, restart, blocked).knows(early, restart, blocked), true, []time.Time{early}, nil},
 		"an annotation that a user has removed":        {pendingOf(restart).knows(early, restart), true, []time.Time{early}, nil},
 		"an annotation that a user has edited":         {pendingOf(restart).edited(`{"changes":[]}`).knows(early, restart), true, []time.Time{early}, nil},
 		"a forged time":                                {pendingOf(restart).annotatedAt(started.Add(-time.Hour), restart), true, []time.Time{started}, nil},
 		"a time in the future":                         {pendingOf(restart).annotatedAt(now.Add(time.Hour), restart), true, []time.Time{now}, nil},
 		"a forged annotation of a VM without a change": {pendingOf().edited(`{"changes":[{"fields":["x"]}]}`).knows(early), true, nil, nil},
-		"a forged reason of a VM that is known":        {pendingOf(restart).annotatedAt(early, restart).knows(early), true, []time.Time{now}, []event{{"Warning", "PendingRestart", "spec.template.spec.hostname is pending. Only at the start. Restart it."}}},
-		"an annotation that cannot be read":            {pendingOf(restart).edited("?"), true, []time.Time{now}, []event{{"Warning", "PendingRestart", "spec.template.spec.hostname is pending. Only at the start. Restart it."}}},
+		"a forged reason of a VM that is known":        {pendingOf(restart).annotatedAt(early, restart).knows(early), true, []time.Time{now}, []string{"Warning PendingRestart: spec.template.spec.hostname is pending. Only at the start. Restart it."}},
+		"an annotation that cannot be read":            {pendingOf(restart).edited("?"), true, []time.Time{now}, []string{"Warning PendingRestart: spec.template.spec.hostname is pending. Only at the start. Restart it."}},
 		"an annotation that is too long":               {pendingOf().edited(strings.Repeat("x", 1<<20)), true, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,8 +90,12 @@ func TestPlan(t *testing.T) {
 			if d.write != test.write {
 				t.Errorf("it writes: %t, want %t", d.write, test.write)
 			}
-			if !slices.Equal(d.events, test.events) {
-				t.Errorf("events %v, want %v", d.events, test.events)
+			var told []string
+			for _, e := range d.events {
+				told = append(told, e.String())
+			}
+			if !slices.Equal(told, test.events) {
+				t.Errorf("events %q, want %q", told, test.events)
 			}
 			var since []time.Time
 			if d.annotation != "" {

@@ -21,6 +21,7 @@ import (
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/controllers"
 	"github.com/virtward/virtward/controllers/dependents"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/rollouts"
@@ -35,7 +36,7 @@ type Objects interface {
 	references.Instances
 
 	Machine(ctx context.Context, namespace, name string) (*kubevirtv1.VirtualMachine, error)
-	Begin(ctx context.Context, namespace string) (context.Context, func())
+	ReserveReads(ctx context.Context, namespace string) (context.Context, func())
 }
 
 // Options configure a Reconciler.
@@ -48,8 +49,8 @@ type Options struct {
 	Facts func() *platform.Facts
 	// Ready returns nil once the facts are known. Nothing is written before.
 	Ready func() error
-	// Tell creates an event on a VM, with its type, reason and message.
-	Tell func(vm *kubevirtv1.VirtualMachine, kind, reason, message string)
+	// Tell creates an event on a VM.
+	Tell func(*kubevirtv1.VirtualMachine, events.Event)
 	// Resync is the time after which a running VM is compared again.
 	Resync time.Duration
 	Clock  clock.PassiveClock
@@ -80,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if ready := r.Ready() == nil; !ready {
 		return reconcile.Result{RequeueAfter: behind}, nil
 	}
-	reading, end := r.Objects.Begin(ctx, key.Namespace)
+	reading, end := r.Objects.ReserveReads(ctx, key.Namespace)
 	defer end()
 	result, err := r.compare(reading, key, r.Facts())
 	if err != nil {
@@ -182,7 +183,7 @@ func (r *Reconciler) apply(ctx context.Context, vm *kubevirtv1.VirtualMachine, d
 		}
 	}
 	for _, e := range d.events {
-		r.Tell(vm, e.kind, e.reason, e.message)
+		r.Tell(vm, e)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -13,10 +12,9 @@ import (
 	"github.com/virtward/virtward/controllers"
 	"github.com/virtward/virtward/controllers/dependents"
 	"github.com/virtward/virtward/controllers/metadatawatch"
-	"github.com/virtward/virtward/platform"
 )
 
-// maxObjects bounds the names of the instancetypes and preferences that running VMs refer to. A name needs about 500 bytes.
+// maxObjects bounds the names of the instancetypes and preferences that running VMs refer to.
 const maxObjects = 20_000
 
 // settled is the delay after a change. Instancetypes that were read before are cached for a second, and KubeVirt acts on
@@ -27,11 +25,11 @@ const settled = 1500 * time.Millisecond
 const workers = 2
 
 // SetupWithManager adds the Reconciler to a manager, in the replica that leads.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface, reader metadatawatch.Pages) error {
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, reader metadatawatch.Reader) error {
 	options := controllers.Options()
 	options.MaxConcurrentReconciles = workers
 	watch := func(kind apikinds.Resource) metadatawatch.Watch {
-		return metadatawatch.Watch{Client: light, Pages: reader, Resource: kind.GroupVersionResource(), Status: true, Delay: settled}
+		return metadatawatch.Watch{Reader: reader, Resource: kind.GroupVersionResource(), Status: true, Delay: settled}
 	}
 	machines, instances := watch(apikinds.VirtualMachines), watch(apikinds.VirtualMachineInstances)
 	machines.Existing, machines.Began = true, r.ledger.began
@@ -76,10 +74,4 @@ func dependsOn(vm *kubevirtv1.VirtualMachine) (depends []dependents.Object) {
 		add(matcher.Kind, matcher.Name, apikinds.ClusterPreferences, apikinds.Preferences)
 	}
 	return depends
-}
-
-// WorstCase is the most memory of the comparisons, of the index and of the records, in bytes. What is compared is copied when
-// instancetypes are applied.
-func WorstCase() int64 {
-	return workers*2*platform.ReserveMachine + maxObjects*500 + maxMachines*recordBytes
 }

@@ -45,6 +45,8 @@ type Failure struct {
 type Count struct {
 	// Failures are sorted by field, then by reason.
 	Failures []Failure
+	// Denials are the requests that the policy denied; nil if there are none.
+	Denials *Failure
 	// Exceeds reports whether the policy exceeded its units again and again, in most of the namespaces in which it is
 	// evaluated.
 	Exceeds bool
@@ -52,7 +54,7 @@ type Count struct {
 
 // Counts are the result of a read.
 type Counts struct {
-	// Policies are those with failures.
+	// Policies are those with failures or denials.
 	Policies map[Key]Count
 	// Read reports whether a replica of the webhook answered.
 	Read bool
@@ -200,12 +202,16 @@ func (l *Ledger) counts() map[Key]Count {
 		}
 		one := Count{Exceeds: s.intervals >= overrunIntervals && s.overruns >= leastOverruns && 2*overrun > namespaces}
 		for _, f := range failures {
+			if f.Reason == policycounts.Denied {
+				one.Denials = f
+				continue
+			}
 			one.Failures = append(one.Failures, *f)
 		}
 		slices.SortFunc(one.Failures, func(a, b Failure) int {
 			return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Reason, b.Reason))
 		})
-		if len(one.Failures) > 0 {
+		if len(one.Failures) > 0 || one.Denials != nil {
 			all[key] = one
 		}
 	}

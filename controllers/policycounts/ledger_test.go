@@ -60,6 +60,23 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// Denials are apart from failures: they are not errors.
+func TestDenials(t *testing.T) {
+	ledger := Ledger{}
+	report := failing("a", 1, 5)
+	report.Policies[0].Failures = append(report.Policies[0].Failures, policycounts.Failure{Field: "spec", Reason: policycounts.Denied, Count: 4, First: 1, Last: 9})
+	got := ledger.Add([]policycounts.Report{report}, []Key{policy}, 1000)[policy]
+	if len(got.Failures) != 1 || got.Denials == nil || *got.Denials != (Failure{Field: "spec", Reason: policycounts.Denied, Reported: 4, First: 1, Last: 9}) {
+		t.Errorf("%+v", got)
+	}
+	report = failing("a", 1, 5)
+	report.Policies[0].Failures = []policycounts.Failure{{Field: "spec", Reason: policycounts.Denied, Count: 6, First: 1, Last: 11}}
+	got = ledger.Add([]policycounts.Report{report}, []Key{policy}, 1001)[policy]
+	if got.Denials == nil || got.Denials.Counted != 2 || got.Denials.Reported != 6 {
+		t.Errorf("%+v", got.Denials)
+	}
+}
+
 // Only active policies of the same generation count, and what is known of the others is forgotten.
 func TestOnlyActivePolicies(t *testing.T) {
 	ledger := Ledger{}

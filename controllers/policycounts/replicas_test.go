@@ -170,7 +170,7 @@ func TestReplicas(t *testing.T) {
 			}
 		}, "more than 2097152 bytes"},
 		"an answer that is no report": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }, "invalid character"},
-		"another version":             {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"version":2}`)) }, "another version"},
+		"another version":             {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"version":3}`)) }, "another version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := replica(t, c.answer)

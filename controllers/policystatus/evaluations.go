@@ -12,6 +12,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
+	"github.com/virtward/virtward/controllers/policycounts"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -79,26 +80,59 @@ func merge(merged map[errorKey]*policyv1alpha1.PolicyEvaluationError, e *Evaluat
 			base = e.Base[j].Count
 		}
 	}
+	var known policyv1alpha1.PolicyDenials
+	if one := merged[key]; one != nil {
+		known = policyv1alpha1.PolicyDenials{Count: one.Count, Since: one.Since, Last: one.Last}
+	}
+	if known = mergeCount(known, base, f); known.Count > 0 {
+		merged[key] = &policyv1alpha1.PolicyEvaluationError{Field: key.field, Reason: key.reason, Count: known.Count, Since: known.Since, Last: known.Last}
+	}
+}
+
+// mergeCount adds what was counted to a count and its times. The zero value is no count.
+func mergeCount(known policyv1alpha1.PolicyDenials, base int64, f *policycounts.Failure) policyv1alpha1.PolicyDenials {
 	count := max(base+f.Counted, f.Reported)
 	first, last := metav1.Unix(f.First, 0).Rfc3339Copy(), metav1.Unix(f.Last, 0).Rfc3339Copy()
-	one := merged[key]
-	if one == nil {
-		if count == 0 || f.Last == 0 {
-			return
-		}
-		merged[key] = &policyv1alpha1.PolicyEvaluationError{Field: key.field, Reason: key.reason, Count: count, Since: first, Last: last}
-		return
+	switch {
+	case f.Last == 0 && known.Count == 0: // no process that runs has it, so its times are not known
+		return known
+	case f.Last == 0:
+		known.Count = max(known.Count, count)
+		return known
+	case known.Count == 0:
+		return policyv1alpha1.PolicyDenials{Count: count, Since: first, Last: last}
 	}
-	one.Count = max(one.Count, count)
-	if f.Last == 0 { // no process that runs has it
-		return
+	known.Count = max(known.Count, count)
+	if first.Before(&known.Since) {
+		known.Since = first
 	}
-	if first.Before(&one.Since) {
-		one.Since = first
+	if known.Last.Before(&last) {
+		known.Last = last
 	}
-	if one.Last.Before(&last) {
-		one.Last = last
+	return known
+}
+
+// denials returns the requests that the policy denied; nil if there were none in the last 24 hours. The count is updated as those of
+// errors.
+func denials(e *Evaluations, before *policyv1alpha1.VirtualMachinePolicyStatus, generation int64, now time.Time) *policyv1alpha1.PolicyDenials {
+	earlier := before.Denials
+	if before.ObservedGeneration != generation {
+		earlier = nil
 	}
+	if !e.Known {
+		return earlier
+	}
+	merged := ptr.Deref(earlier, policyv1alpha1.PolicyDenials{})
+	if e.Denials != nil {
+		merged = mergeCount(merged, ptr.Deref(e.BaseDenials, policyv1alpha1.PolicyDenials{}).Count, e.Denials)
+	}
+	switch {
+	case merged.Count == 0 || now.Sub(merged.Last.Time) >= forgetAfter:
+		return nil
+	case earlier != nil && merged.Count < 2*earlier.Count && now.Sub(earlier.Last.Time) < updateAfter && !earlier.Last.After(now):
+		return earlier
+	}
+	return &merged
 }
 
 // current reports whether the errors in a status can stay as they are.

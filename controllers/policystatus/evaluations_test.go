@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
@@ -111,6 +111,57 @@ func TestErrors(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.total, s.EvaluationErrors); diff != "" {
 				t.Errorf("evaluationErrors (-want +got):\n%s", diff)
+			}
+			if again := Plan(&compiled, Counted{}, c.evaluations, s, now); !cmp.Equal(s, again) {
+				t.Errorf("a second plan differs:\n%s", cmp.Diff(s, again))
+			}
+		})
+	}
+}
+
+func TestDenials(t *testing.T) {
+	denied := func(base int64, f policycounts.Failure) Evaluations {
+		f.Field, f.Reason = "spec", "denied"
+		e := counted()
+		e.Denials = &f
+		if base > 0 {
+			e.BaseDenials = &policyv1alpha1.PolicyDenials{Count: base}
+		}
+		return e
+	}
+	in := func(count int64, last time.Duration) *policyv1alpha1.VirtualMachinePolicyStatus {
+		s := statusWith()
+		s.Denials = &policyv1alpha1.PolicyDenials{Count: count, Since: at(48 * time.Hour), Last: at(last)}
+		return s
+	}
+	earlier := in(7, time.Minute)
+	earlier.ObservedGeneration = 2
+	for name, c := range map[string]struct {
+		evaluations Evaluations
+		before      *policyv1alpha1.VirtualMachinePolicyStatus
+		want        int64
+		last        time.Duration
+	}{
+		"none":                         {counted(), statusWith(), 0, 0},
+		"the first":                    {denied(0, failedOf("", 1, 1)), statusWith(), 1, 0},
+		"a new leader knows nothing":   {Evaluations{}, in(7, time.Minute), 7, time.Minute},
+		"few more are written later":   {denied(7, failedOf("", 3, 3)), in(7, time.Minute), 7, time.Minute},
+		"few more, after five minutes": {denied(7, failedOf("", 3, 3)), in(7, 5*time.Minute), 10, 0},
+		"twice as many, at once":       {denied(7, failedOf("", 7, 7)), in(7, time.Minute), 14, 0},
+		"what no leader counted":       {denied(7, failedOf("", 0, 20)), in(7, time.Minute), 20, 0},
+		"those of an earlier spec":     {denied(0, failedOf("", 2, 2)), earlier, 2, 0},
+		"none for a day":               {counted(), in(7, 24*time.Hour), 0, 0},
+		"webhooks that started again":  {counted(), in(7, 6*time.Minute), 7, 6 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			compiled := compile(t, "enforcement: Deny, "+inOrder)
+			s := Plan(&compiled, Counted{}, c.evaluations, c.before, now)
+			got := ptr.Deref(s.Denials, policyv1alpha1.PolicyDenials{})
+			if got.Count != c.want || c.want > 0 && !got.Last.Equal(new(at(c.last))) || c.want > 0 && got.Last.Before(&got.Since) {
+				t.Errorf("denials %+v, want %d, the last %s ago", got, c.want, c.last)
+			}
+			if len(s.Errors) > 0 || c.evaluations.Known && ptr.Deref(s.EvaluationErrors, -1) != 0 {
+				t.Errorf("denials are errors: %+v", s.Errors)
 			}
 			if again := Plan(&compiled, Counted{}, c.evaluations, s, now); !cmp.Equal(s, again) {
 				t.Errorf("a second plan differs:\n%s", cmp.Diff(s, again))
@@ -222,12 +273,8 @@ func counts(c policycounts.Count) policycounts.Counts {
 // status is what the API server has.
 func (b *bench) status(t *testing.T) *policyv1alpha1.VirtualMachinePolicyStatus {
 	t.Helper()
-	stored, err := b.client.Tracker().Get(resource, "", "p")
-	if err != nil {
-		t.Fatal(err)
-	}
 	policy := &policyv1alpha1.VirtualMachinePolicy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.(*unstructured.Unstructured).Object, policy); err != nil {
+	if err := b.client.Get(t.Context(), client.ObjectKey{Name: "p"}, policy); err != nil {
 		t.Fatal(err)
 	}
 	return &policy.Status
@@ -286,6 +333,45 @@ func TestKilledWhileItCounts(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Another leader wrote its counts between the first read and the first write: the counts of this one are added to these.
+func TestConflictBeforeTheFirstWrite(t *testing.T) {
+	b := newBench(t, statusWith(inStatus(first, 10)))
+	b.all = []configcache.Compiled{compile(t, "enforcement: Audit, "+inOrder)}
+	b.Counted(counts(policycounts.Count{Failures: []policycounts.Failure{failedOf(first, 50, 50)}}))
+	b.reject = apierrors.NewConflict(resource.GroupResource(), "p", errors.New("it changed"))
+	if again, err := b.pass(t); err != nil || again != behind {
+		t.Fatalf("again after %s, %v", again, err)
+	}
+	b.reject = nil
+	policy := &policyv1alpha1.VirtualMachinePolicy{}
+	if err := b.client.Get(t.Context(), client.ObjectKey{Name: "p"}, policy); err != nil {
+		t.Fatal(err)
+	}
+	policy.Status = *statusWith(inStatus(first, 40))
+	if err := b.client.Status().Update(t.Context(), policy, client.FieldOwner(Owner)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.pass(t); err != nil {
+		t.Fatal(err)
+	}
+	if got := ptr.Deref(b.status(t).EvaluationErrors, -1); got != 90 {
+		t.Errorf("%d errors, want 40 and 50", got)
+	}
+	// Later conflicts change nothing: what this process wrote has its counts already.
+	b.Counted(counts(policycounts.Count{Failures: []policycounts.Failure{failedOf(first, 200, 200)}}))
+	b.reject = apierrors.NewConflict(resource.GroupResource(), "p", errors.New("it changed"))
+	if again, err := b.pass(t); err != nil || again != behind {
+		t.Fatalf("again after %s, %v", again, err)
+	}
+	b.reject = nil
+	if _, err := b.pass(t); err != nil {
+		t.Fatal(err)
+	}
+	if got := ptr.Deref(b.status(t).EvaluationErrors, -1); got != 240 {
+		t.Errorf("%d errors, want 40 and 200", got)
 	}
 }
 

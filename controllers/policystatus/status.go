@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/virtward/virtward/api/conditions"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/controllers/policycounts"
@@ -31,20 +32,21 @@ type Evaluations struct {
 
 	// Known reports whether counts were read since this process leads, and Read whether a webhook has been read.
 	Known, Read bool
-	// Base are the errors in the status when this process began to count.
-	Base []policyv1alpha1.PolicyEvaluationError
+	// Base are the errors in the status when this process began to count, and BaseDenials the denials.
+	Base        []policyv1alpha1.PolicyEvaluationError
+	BaseDenials *policyv1alpha1.PolicyDenials
 }
 
 // stale is the most that the time of the last audit in a status can be behind while the count does not change.
 const stale = 10 * time.Minute
 
-// conditions are those that this controller writes.
-var conditions = []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady, policyv1alpha1.PolicyEvaluated, policyv1alpha1.PolicySuspended}
+// written are the conditions that this controller writes.
+var written = []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady, policyv1alpha1.PolicyEvaluated, policyv1alpha1.PolicySuspended}
 
 // Plan returns the status of a policy, given the current one. It is pure.
 func Plan(c *configcache.Compiled, counted Counted, evaluations Evaluations, before *policyv1alpha1.VirtualMachinePolicyStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyStatus {
 	s := &policyv1alpha1.VirtualMachinePolicyStatus{ObservedGeneration: c.Object.Generation}
-	for _, kind := range conditions {
+	for _, kind := range written {
 		if found := meta.FindStatusCondition(before.Conditions, kind); found != nil {
 			s.Conditions = append(s.Conditions, *found)
 		}
@@ -52,8 +54,9 @@ func Plan(c *configcache.Compiled, counted Counted, evaluations Evaluations, bef
 	suspended := suspension(c, &evaluations, before)
 	suspends := suspended.status == metav1.ConditionTrue
 	s.EvaluationErrors, s.Errors = failures(&evaluations, before, c.Object.Generation, suspends, now)
+	s.Denials = denials(&evaluations, before, c.Object.Generation, now)
 	for _, state := range []state{compiled(c), ready(c, suspends), evaluated(c, &evaluations, before, s.Errors), suspended} {
-		meta.SetStatusCondition(&s.Conditions, condition(state, c.Object.Generation, now))
+		conditions.Set(&s.Conditions, state.condition(), c.Object.Generation, metav1.NewTime(now))
 	}
 	s.Problems = problems(c, now)
 	if cost := c.Policy.EstimatedCost(); cost > 0 {
@@ -82,11 +85,8 @@ type state struct {
 	status                metav1.ConditionStatus
 }
 
-func condition(s state, generation int64, now time.Time) metav1.Condition {
-	return metav1.Condition{
-		Type: s.kind, Status: s.status, Reason: s.reason, Message: s.message,
-		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
-	}
+func (s state) condition() metav1.Condition {
+	return metav1.Condition{Type: s.kind, Status: s.status, Reason: s.reason, Message: s.message}
 }
 
 func compiled(c *configcache.Compiled) state {

@@ -1,6 +1,7 @@
 package policystatus
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,17 +13,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic/fake"
-	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/configcache"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 )
@@ -191,11 +193,12 @@ var resource = policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies"
 type bench struct {
 	*Reconciler
 
-	client  *fake.FakeDynamicClient
-	clock   *clocktesting.FakeClock
-	all     []configcache.Compiled
-	events  []string
-	applied []*unstructured.Unstructured
+	client client.Client
+	clock  *clocktesting.FakeClock
+	all    []configcache.Compiled
+	events []string
+	// written are the policies as they were sent.
+	written []*policyv1alpha1.VirtualMachinePolicy
 	// reject is the answer to every write, which has no effect; lose is the answer to one that has.
 	reject, lose error
 }
@@ -214,35 +217,25 @@ func newBench(t *testing.T, status *policyv1alpha1.VirtualMachinePolicyStatus) *
 	if status != nil {
 		stored.Status = *status
 	}
-	b.client = fake.NewSimpleDynamicClient(scheme, stored)
-	b.client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if b.reject != nil {
-			return true, nil, b.reject
-		}
-		patch := action.(clienttesting.PatchActionImpl)
-		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON(patch.Patch); err != nil {
-			return true, nil, err
-		}
-		if patch.GetSubresource() != "status" || patch.PatchOptions.FieldManager != Owner {
-			return true, nil, fmt.Errorf("it is written to %q by %q", patch.GetSubresource(), patch.PatchOptions.FieldManager)
-		}
-		b.applied = append(b.applied, object)
-		current, err := b.client.Tracker().Get(resource, "", "p")
-		if err != nil {
-			return true, nil, err
-		}
-		next := current.(*unstructured.Unstructured).DeepCopy()
-		next.Object["status"] = object.Object["status"]
-		if err := b.client.Tracker().Update(resource, next, ""); err != nil {
-			return true, nil, err
-		}
-		return true, next, b.lose
-	})
+	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			if b.reject != nil {
+				return b.reject
+			}
+			o := &client.SubResourceUpdateOptions{}
+			o.ApplyOptions(options)
+			policy, isPolicy := object.DeepCopyObject().(*policyv1alpha1.VirtualMachinePolicy)
+			if !isPolicy || subresource != "status" || o.FieldManager != Owner || object.GetResourceVersion() == "" {
+				return fmt.Errorf("%T of version %q is written to %q by %q", object, object.GetResourceVersion(), subresource, o.FieldManager)
+			}
+			b.written = append(b.written, policy)
+			return errors.Join(c.SubResource(subresource).Update(ctx, object, options...), b.lose)
+		},
+	}).Build()
 	b.Reconciler = New(Options{
 		Client: b.client, Policies: func() []configcache.Compiled { return b.all }, Clock: b.clock,
-		Tell: func(p *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string) {
-			b.events = append(b.events, fmt.Sprintf("%s %s %s: %s", p.Name, kind, reason, message))
+		Tell: func(p *policyv1alpha1.VirtualMachinePolicy, e events.Event) {
+			b.events = append(b.events, p.Name+" "+e.String())
 		},
 	})
 	return b
@@ -272,10 +265,10 @@ func TestStatusIsWrittenWhenItChanges(t *testing.T) {
 		if _, err := b.pass(t); err != nil {
 			t.Error(err)
 		}
-		if len(b.applied) != want {
-			t.Errorf("%s: written %d times, not %d", what, len(b.applied), want)
+		if len(b.written) != want {
+			t.Errorf("%s: written %d times, not %d", what, len(b.written), want)
 		}
-		b.applied = nil
+		b.written = nil
 	}
 	wrote("at first", 1)
 	wrote("nothing changed", 0)
@@ -295,7 +288,7 @@ func TestStatusIsWrittenWhenItChanges(t *testing.T) {
 	}
 }
 
-// Conditions and fields of others stay, since they are not applied; times of conditions change with their status.
+// Conditions and fields of others stay as they were read; times of conditions change with their status.
 func TestOthersAndTransitions(t *testing.T) {
 	before := metav1.NewTime(now.Add(-time.Hour)).Rfc3339Copy()
 	b := newBench(t, &policyv1alpha1.VirtualMachinePolicyStatus{
@@ -304,26 +297,41 @@ func TestOthersAndTransitions(t *testing.T) {
 			{Type: "Compiled", Status: "True", Reason: "Compiled", LastTransitionTime: before},
 			{Type: "Ready", Status: "False", Reason: "CompileFailed", LastTransitionTime: before},
 		},
-		EnforcedBy: []policyv1alpha1.PolicyEnforcer{"APIServer"},
+		EnforcedBy: []policyv1alpha1.PolicyEnforcer{"APIServer"}, ExportNotes: []string{"a note"},
 	})
 	b.all = []configcache.Compiled{compile(t, "enforcement: Deny, "+inOrder)}
-	if _, err := b.pass(t); err != nil || len(b.applied) != 1 {
-		t.Fatalf("written %d times, %v", len(b.applied), err)
+	if _, err := b.pass(t); err != nil || len(b.written) != 1 {
+		t.Fatalf("written %d times, %v", len(b.written), err)
 	}
-	written := &policyv1alpha1.VirtualMachinePolicy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(b.applied[0].Object, written); err != nil {
-		t.Fatal(err)
+	written := b.written[0]
+	if exported := meta.FindStatusCondition(written.Status.Conditions, "Exported"); exported == nil || !exported.LastTransitionTime.Equal(&before) {
+		t.Errorf("the condition of another controller is %+v", exported)
 	}
-	if meta.FindStatusCondition(written.Status.Conditions, "Exported") != nil || len(written.Status.EnforcedBy) != 1 {
-		t.Errorf("a field of another owner is written: %+v", written.Status)
+	if diff := cmp.Diff([]policyv1alpha1.PolicyEnforcer{"APIServer", "Webhook"}, written.Status.EnforcedBy); diff != "" {
+		t.Errorf("enforced by (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a note"}, written.Status.ExportNotes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 	for kind, want := range map[string]time.Time{"Compiled": before.Time, "Ready": now} {
 		if got := meta.FindStatusCondition(written.Status.Conditions, kind); got == nil || !got.LastTransitionTime.Time.Equal(want) {
 			t.Errorf("%s is %+v, since %s is wanted", kind, got, want)
 		}
 	}
-	if _, there := b.applied[0].Object["spec"]; there {
-		t.Error("a spec is applied")
+}
+
+// Another process writes the status between the read and the write: nothing is lost, and no event is written. The next attempt reads
+// again.
+func TestConflict(t *testing.T) {
+	b := newBench(t, nil)
+	b.all = []configcache.Compiled{compile(t, `enforcement: Deny, validations: [{expression: "nothing", message: x}]`)}
+	b.reject = apierrors.NewConflict(resource.GroupResource(), "p", errors.New("it changed"))
+	if again, err := b.pass(t); err != nil || again != behind || len(b.events) > 0 {
+		t.Errorf("again after %s, %v, events %q", again, err, b.events)
+	}
+	b.reject = nil
+	if again, err := b.pass(t); err != nil || again != idle || len(b.events) != 1 || len(b.written) != 1 {
+		t.Errorf("again after %s, %v, events %q, %d writes", again, err, b.events, len(b.written))
 	}
 }
 
@@ -363,8 +371,8 @@ func TestAFailureIsTriedAgainAndNoEventIsTold(t *testing.T) {
 		t.Errorf("the error is %v, events %q", err, b.events)
 	}
 	b.reject = nil
-	if again, err := b.pass(t); err != nil || again != idle || len(b.events) != 1 || len(b.applied) != 1 {
-		t.Errorf("reconciled again after %s, %v, events %q, written %d times", again, err, b.events, len(b.applied))
+	if again, err := b.pass(t); err != nil || again != idle || len(b.events) != 1 || len(b.written) != 1 {
+		t.Errorf("reconciled again after %s, %v, events %q, written %d times", again, err, b.events, len(b.written))
 	}
 }
 
@@ -384,8 +392,8 @@ func TestKilledAtTheWrite(t *testing.T) {
 			}
 			b.reject, b.lose = nil, nil
 			b.Reconciler = New(b.Options)
-			if _, err := b.pass(t); err != nil || len(b.applied) != 1 || len(b.events) != 0 {
-				t.Errorf("%v, written %d times, events %q", err, len(b.applied), b.events)
+			if _, err := b.pass(t); err != nil || len(b.written) != 1 || len(b.events) != 0 {
+				t.Errorf("%v, written %d times, events %q", err, len(b.written), b.events)
 			}
 		})
 	}
@@ -402,11 +410,10 @@ func TestItIsReconciledWhenAnExceptionEnds(t *testing.T) {
 	if again, err := b.pass(t); err != nil || again != idle {
 		t.Errorf("reconciled again after %s, %v", again, err)
 	}
-	if len(b.applied) != 2 {
-		t.Fatalf("written %d times, not once before and once after", len(b.applied))
+	if len(b.written) != 2 {
+		t.Fatalf("written %d times, not once before and once after", len(b.written))
 	}
-	problems, _, err := unstructured.NestedSlice(b.applied[1].Object, "status", "problems")
-	if err != nil || len(problems) != 1 {
-		t.Errorf("problems %v, %v", problems, err)
+	if problems := b.written[1].Status.Problems; len(problems) != 1 {
+		t.Errorf("problems %v", problems)
 	}
 }

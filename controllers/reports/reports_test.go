@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -156,7 +158,7 @@ func store(t *testing.T, reject func(verb string) error, objects ...client.Objec
 			return c.List(ctx, o, options...)
 		},
 	}).Build()
-	return &Store{Client: c, Pages: listed{c}}, written
+	return &Store{API: APIs()[0], Client: c, Pages: listed{c}}, written
 }
 
 // listed lists what a fake client has.
@@ -181,6 +183,81 @@ func (l listed) Each(ctx context.Context, list pages.List, found func(pages.Obje
 		}
 	}
 	return "", found(pages.Object{Namespace: "other", Name: "too-large"})
+}
+
+// TestPolicyReports: in the API of the working group, a Report has no source and no configuration, is found again, and is written
+// only if it differs.
+func TestPolicyReports(t *testing.T) {
+	s, written := store(t, nil)
+	s.API = APIs()[1]
+	view := &auditresults.View{Objects: 1, Left: 4, Results: []auditresults.Held{held("cap", "db", "too much")}}
+	put := func(now time.Time) *openreports.Report {
+		t.Helper()
+		before, err := s.Put(t.Context(), "prod", func(before *openreports.Report) *openreports.Report {
+			return Build(circumstances(now), "prod", view, before)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return before
+	}
+	put(then)
+	before := put(then.Add(time.Hour))
+	want := Build(circumstances(then), "prod", view, nil)
+	want.Source, want.Configuration = "", nil
+	before.TypeMeta, before.ResourceVersion = metav1.TypeMeta{}, ""
+	if diff := cmp.Diff(want, before); diff != "" {
+		t.Errorf("what is stored (-want +got):\n%s", diff)
+	}
+	stored := s.API.empty().(*unstructured.Unstructured)
+	if err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: Name}, stored); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"source", "configuration"} {
+		if _, has := stored.Object[field]; has {
+			t.Errorf("it has the field %s: %v", field, stored.Object)
+		}
+	}
+	view.Results = append(view.Results, held("cap", "new", "too much"))
+	put(then)
+	view.Objects = 0
+	put(then)
+	if diff := cmp.Diff(map[string]int{"create": 1, "update": 1, "delete": 1}, written); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+}
+
+// TestStores: an API that fails, or whose Report is another program's, does not keep a Report from the others.
+func TestStores(t *testing.T) {
+	foreign := &openreports.Report{ObjectMeta: metav1.ObjectMeta{Namespace: "taken", Name: Name}}
+	first, _ := store(t, nil, foreign)
+	rejects := errors.New("rejected")
+	second, _ := store(t, func(string) error { return rejects })
+	third, written := store(t, nil)
+	all := Stores{first, second, third}
+	put := func(namespace string) error {
+		_, err := all.Put(t.Context(), namespace, func(before *openreports.Report) *openreports.Report {
+			return Build(circumstances(then), namespace, &auditresults.View{Objects: 1}, before)
+		})
+		return err
+	}
+	if err := put("taken"); !errors.Is(err, rejects) || errors.Is(err, ErrForeign) {
+		t.Errorf("an error, and a Report of another program: %v", err)
+	}
+	rejects = nil
+	if err := put("taken"); !errors.Is(err, ErrForeign) {
+		t.Errorf("a Report of another program: %v", err)
+	}
+	if written["create"] != 1 {
+		t.Errorf("the last API has no Report: %v", written)
+	}
+	all[0], all[1] = third, third
+	if names, err := all.Available(t.Context()); err != nil || len(names) != 3 {
+		t.Errorf("%v, %v", names, err)
+	}
+	if namespaces, err := all.Namespaces(t.Context()); err != nil || !slices.Equal(namespaces, []string{"taken"}) {
+		t.Errorf("%v, %v", namespaces, err)
+	}
 }
 
 func TestPutWritesWhatDiffers(t *testing.T) {
@@ -274,7 +351,7 @@ func TestAvailable(t *testing.T) {
 		"there is the kind":     {nil, true, ""},
 		"there is no such kind": {&meta.NoKindMatchError{}, false, ""},
 		"it has just gone":      {apierrors.NewNotFound(schema.GroupResource{}, ""), false, ""},
-		"no answer":             {errors.New("rejected"), false, "looking up OpenReports: rejected"},
+		"no answer":             {errors.New("rejected"), false, "looking up openreports.io/v1alpha1: rejected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := store(t, func(string) error { return c.answer })

@@ -19,10 +19,11 @@ import (
 )
 
 // ErrForeign means that another component owns the Report of that name, which is not changed.
-var ErrForeign = errors.New("the name is taken by a Report that is not Virtward's")
+var ErrForeign = errors.New("the name is taken by a report that is not Virtward's")
 
-// Store stores Reports in the API server. Its client has no cache, and knows the kinds of OpenReports.
+// Store stores Reports of an API in the API server. Its client has no cache, and knows the kinds of OpenReports.
 type Store struct {
+	API    API
 	Client client.Client
 	// Pages list the metadata of Reports, in pages whose bytes are bounded: other users can create Reports with
 	// Virtward's label.
@@ -34,31 +35,26 @@ type Pages interface {
 	Each(ctx context.Context, list pages.List, found func(pages.Object) error) (version string, err error)
 }
 
-// Available reports whether the cluster has OpenReports.
+// Available reports whether the cluster has the API.
 func (s *Store) Available(ctx context.Context) (bool, error) {
-	list := metadataList()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(s.API.version.WithKind(s.API.kind + "List"))
 	err := s.Client.List(ctx, list, client.Limit(1))
 	if absent(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking up OpenReports: %w", err)
+		return false, fmt.Errorf("looking up %s: %w", s.API.Name(), err)
 	}
 	return true, nil
 }
 
 func absent(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-func metadataList() *metav1.PartialObjectMetadataList {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(openreports.SchemeGroupVersion.WithKind("ReportList"))
-	return list
-}
-
 // Namespaces returns the namespaces with a Report of Virtward, sorted.
 func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
 	var names []string
-	list := pages.List{Resource: openreports.SchemeGroupVersion.WithResource("reports"), Form: pages.Metadata, LabelSelector: ManagedByLabel + "=" + ManagedBy}
+	list := pages.List{Resource: s.API.version.WithResource(s.API.resource), Form: pages.Metadata, LabelSelector: ManagedByLabel + "=" + ManagedBy}
 	_, err := s.Pages.Each(ctx, list, func(found pages.Object) error {
 		if found.JSON == nil {
 			return nil
@@ -76,7 +72,7 @@ func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing Reports: %w", err)
+		return nil, fmt.Errorf("listing %s: %w", s.API.resource, err)
 	}
 	slices.Sort(names)
 	return names, nil
@@ -85,20 +81,30 @@ func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
 // Put writes the Report that build returns, given the one before. Both can be nil, for none. It returns the one before.
 // A namespace that is being deleted gets no Report.
 func (s *Store) Put(ctx context.Context, namespace string, build func(before *openreports.Report) *openreports.Report) (*openreports.Report, error) {
-	before := &openreports.Report{}
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: Name}, before)
+	before, err := s.read(ctx, namespace)
 	switch {
-	case absent(err):
-		before = nil
 	case err != nil:
-		return nil, fmt.Errorf("reading the Report of namespace %s: %w", namespace, err)
-	case before.Labels[ManagedByLabel] != ManagedBy:
-		return nil, fmt.Errorf("the Report %s/%s: %w", namespace, Name, ErrForeign)
+		return nil, fmt.Errorf("reading the %s of namespace %s: %w", s.API.kind, namespace, err)
+	case before != nil && before.Labels[ManagedByLabel] != ManagedBy:
+		return nil, fmt.Errorf("the %s %s/%s: %w", s.API.kind, namespace, Name, ErrForeign)
 	}
-	if err := s.write(ctx, before, build(before)); err != nil {
-		return before, fmt.Errorf("writing the Report of namespace %s: %w", namespace, err)
+	if err := s.write(ctx, before, s.API.reduced(build(before))); err != nil {
+		return before, fmt.Errorf("writing the %s of namespace %s: %w", s.API.kind, namespace, err)
 	}
 	return before, nil
+}
+
+// read returns the Report of a namespace; nil for none.
+func (s *Store) read(ctx context.Context, namespace string) (*openreports.Report, error) {
+	object := s.API.empty()
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: Name}, object)
+	if absent(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller names the namespace
+	}
+	return s.API.decode(object)
 }
 
 func (s *Store) write(ctx context.Context, before, wanted *openreports.Report) error {
@@ -106,17 +112,29 @@ func (s *Store) write(ctx context.Context, before, wanted *openreports.Report) e
 	case before == nil && wanted == nil:
 		return nil
 	case before == nil:
-		err := s.Client.Create(ctx, wanted)
+		object, err := s.API.encode(wanted)
+		if err != nil {
+			return err
+		}
+		err = s.Client.Create(ctx, object)
 		if absent(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return nil
 		}
 		return err
 	case wanted == nil:
-		return client.IgnoreNotFound(s.Client.Delete(ctx, before, client.Preconditions{UID: &before.UID}))
+		object, err := s.API.encode(before)
+		if err != nil {
+			return err
+		}
+		return client.IgnoreNotFound(s.Client.Delete(ctx, object, client.Preconditions{UID: &before.UID}))
 	}
 	stored, same := merged(before, wanted)
 	if same {
 		return nil
 	}
-	return client.IgnoreNotFound(s.Client.Update(ctx, stored)) // with the version that was read: a change in between is a conflict
+	object, err := s.API.encode(stored)
+	if err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(s.Client.Update(ctx, object)) // with the version that was read: a change in between is a conflict
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
-	"github.com/virtward/virtward/parallel"
+	"github.com/virtward/virtward/limits/parallel"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/rollouts/fleet"
 	"github.com/virtward/virtward/texts"

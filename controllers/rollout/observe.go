@@ -135,7 +135,7 @@ func (r *Reconciler) instances(ctx context.Context, namespace string, wanted map
 				Name string `json:"name"`
 			} `json:"metadata"`
 		}
-		if err := decode(object.JSON, &name); err != nil {
+		if err := decodeInto(object.JSON, &name); err != nil {
 			return err
 		}
 		if _, ok := wanted[name.Metadata.Name]; !ok {

@@ -23,10 +23,9 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/rollouts"
 	"github.com/virtward/virtward/rollouts/fleet"
@@ -183,7 +182,7 @@ func (r *Reconciler) outcome(ctx context.Context, snapshot *evaluator.Snapshot, 
 	if err != nil {
 		return fleet.Outcome{}, err
 	}
-	ctx, end := r.Objects.Begin(ctx, rollout.Namespace)
+	ctx, end := r.Objects.ReserveReads(ctx, rollout.Namespace)
 	defer end()
 	objects, err := r.withInstance(ctx, rollout.Namespace, record.name)
 	if err != nil {
@@ -240,12 +239,12 @@ func (r *Reconciler) withInstance(ctx context.Context, namespace, name string) (
 	case found.JSON == nil:
 		return nil, errTooLarge
 	}
-	evaluated, limit := decodelimits.Evaluated(found.JSON, reflect.TypeFor[kubevirtv1.VirtualMachineInstance]())
+	evaluated, limit := decode.Evaluated(found.JSON, reflect.TypeFor[kubevirtv1.VirtualMachineInstance]())
 	if limit != nil {
 		return nil, errTooLarge
 	}
 	c.instance = &unstructured.Unstructured{}
-	return c, decode(evaluated, &c.instance.Object)
+	return c, decodeInto(evaluated, &c.instance.Object)
 }
 
 var errTooLarge = errors.New("the VM is too large to be read")
@@ -274,17 +273,17 @@ func (r *Reconciler) changed(rollout *v1alpha1.VirtualMachineRollout, record *vm
 	return vm, desired, changed, nil
 }
 
-// readWhole reads a virtual machine within the limits of decodelimits.
+// readWhole reads a virtual machine within the limits of package decode.
 func readWhole(object []byte) (*kubevirtv1.VirtualMachine, error) {
-	evaluated, limit := decodelimits.Evaluated(object, reflect.TypeFor[kubevirtv1.VirtualMachine]())
+	evaluated, limit := decode.Evaluated(object, reflect.TypeFor[kubevirtv1.VirtualMachine]())
 	if limit != nil {
 		return nil, errTooLarge
 	}
 	vm := &kubevirtv1.VirtualMachine{}
-	return vm, decode(evaluated, vm)
+	return vm, decodeInto(evaluated, vm)
 }
 
-func decode(object []byte, into any) (err error) {
+func decodeInto(object []byte, into any) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil { // the types of some fields have decoders of their own
 			err = fmt.Errorf("it cannot be read: %.200v", cause)
@@ -303,11 +302,11 @@ func (r *Reconciler) denied(ctx context.Context, snapshot *evaluator.Snapshot, r
 	if old != nil {
 		request.Operation, request.Stage, request.User = admissionv1.Update, evaluator.Written, requester
 	}
-	weight := min(maxEvaluating, policies.Memory(len(object)))
-	if err := r.room.Acquire(ctx, weight); err != nil {
+	release, err := r.room.Acquire(ctx, "", snapshot.Policies().Memory(len(object)))
+	if err != nil {
 		return nil, err
 	}
-	defer r.room.Release(weight)
+	defer release()
 	result, err := snapshot.Evaluate(ctx, request)
 	if err != nil {
 		return nil, fmt.Errorf("evaluating the VM: %w", err)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -16,9 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/rollouts/fleet"
 )
@@ -44,8 +45,8 @@ type Options struct {
 	Ready func() error
 	// Interval is the time between two observations of a rollout that changes virtual machines. It grows with their number.
 	Interval time.Duration
-	// Tell creates an event on a rollout, with its type, reason and message.
-	Tell    func(rollout *v1alpha1.VirtualMachineRollout, kind, reason, message string)
+	// Tell creates an event on a rollout.
+	Tell    func(*v1alpha1.VirtualMachineRollout, events.Event)
 	Metrics *Metrics
 	Clock   clock.PassiveClock
 }
@@ -54,8 +55,9 @@ type Options struct {
 type Reconciler struct {
 	Options
 
+	progress *progress
 	// room bounds the memory of evaluations.
-	room *semaphore.Weighted
+	room memory.Gate
 
 	mu sync.Mutex
 	// planned are the outcomes of rollouts that have not ended, and epoch counts changes of the configuration.
@@ -63,9 +65,15 @@ type Reconciler struct {
 	epoch   int64
 }
 
+// progress is the status of a rollout: all of it decides what comes next.
+type progress = statuses.Memory[*v1alpha1.VirtualMachineRollout, v1alpha1.VirtualMachineRolloutStatus]
+
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, room: semaphore.NewWeighted(maxEvaluating), planned: map[types.UID]*outcomes{}}
+	return &Reconciler{
+		Options: options, room: memory.NewQueue(maxEvaluating), planned: map[types.UID]*outcomes{},
+		progress: &progress{Client: options.Client, Owner: Owner, Tell: options.Tell, Status: func(r *v1alpha1.VirtualMachineRollout) *v1alpha1.VirtualMachineRolloutStatus { return &r.Status }},
+	}
 }
 
 // Changed reports that the configuration changed: what changes do is planned again.
@@ -75,7 +83,8 @@ func (r *Reconciler) Changed() {
 	r.epoch++
 }
 
-// behind is the time until the next attempt while the configuration is unknown, and idle that of a rollout that waits.
+// behind is the time until the next attempt while the configuration is unknown, or after a conflict, and idle that of a rollout that
+// waits.
 const behind, idle = time.Second, 30 * time.Second
 
 // Reconcile continues a rollout: observe, decide, write the status, and then apply.
@@ -97,11 +106,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	after, err := r.continues(ctx, rollout)
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("VirtualMachineRollout %s: %w", key, err)
+	if err != nil {
+		return statuses.Requeue(behind, reconcile.Result{}, fmt.Errorf("VirtualMachineRollout %s: %w", key, err))
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
 }
@@ -114,7 +120,7 @@ func (r *Reconciler) continues(ctx context.Context, rollout *v1alpha1.VirtualMac
 	}
 	took := r.Clock.Since(began)
 	decision := fleet.Next(&o.input)
-	if err := r.writeStatus(ctx, rollout, &decision); err != nil {
+	if err := r.remembers(ctx, rollout, &decision); err != nil {
 		return 0, err
 	}
 	if decision.Status.Finished != nil {
@@ -139,19 +145,19 @@ func (r *Reconciler) situation(ctx context.Context, rollout *v1alpha1.VirtualMac
 	return o, err
 }
 
-// writeStatus writes the status if it changed. The error is Conflict if the rollout changed after it was read.
-func (r *Reconciler) writeStatus(ctx context.Context, rollout *v1alpha1.VirtualMachineRollout, decision *fleet.Decision) error {
-	if equality.Semantic.DeepEqual(rollout.Status, decision.Status) {
-		r.Metrics.record(rollout, nil)
-		return nil
-	}
-	before := rollout.Status
-	rollout.Status = decision.Status
-	if err := r.Client.Status().Update(ctx, rollout, client.FieldOwner(Owner)); err != nil {
+// remembers writes the status before the actions. The error is Conflict if the rollout changed after it was read.
+func (r *Reconciler) remembers(ctx context.Context, rollout *v1alpha1.VirtualMachineRollout, decision *fleet.Decision) error {
+	written, err := r.progress.Write(ctx, rollout, &decision.Status, func(before, after *v1alpha1.VirtualMachineRolloutStatus) []events.Event {
+		return transition(before, after, decision.Ended)
+	})
+	switch {
+	case err != nil:
 		return err
+	case written:
+		r.Metrics.record(rollout, decision.Ended)
+	default:
+		r.Metrics.record(rollout, nil)
 	}
-	r.Metrics.record(rollout, decision.Ended)
-	r.transition(&before, rollout, decision.Ended)
 	return nil
 }
 

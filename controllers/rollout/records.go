@@ -124,8 +124,6 @@ func readVMI(object *pages.Object) (*vmiRecord, error) {
 			record.instance.Ready = is
 		case kubevirtv1.VirtualMachineInstanceAgentConnected:
 			record.instance.Agent = is
-		case kubevirtv1.VirtualMachineInstanceVCPUChange, kubevirtv1.VirtualMachineInstanceMemoryChange, kubevirtv1.VirtualMachineInstanceMigrationRequired:
-			record.instance.AwaitsMigration = record.instance.AwaitsMigration || is
 		case kubevirtv1.VirtualMachineInstanceVolumesChange:
 			record.volumesMigrate = is
 		}

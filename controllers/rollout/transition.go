@@ -5,11 +5,11 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/controllers/events"
 )
 
 // Metrics count rollouts and their virtual machines. Create them with NewMetrics; nil counts nothing.
@@ -80,31 +80,38 @@ func (m *Metrics) forget(key types.NamespacedName) {
 	}
 }
 
-// transition creates events: for a new phase, for another reason of a pause, and for each virtual machine that failed.
-func (r *Reconciler) transition(before *v1alpha1.VirtualMachineRolloutStatus, rollout *v1alpha1.VirtualMachineRollout, ended []v1alpha1.MachineStatus) {
+// Events are the reasons of the events on rollouts.
+var Events = events.Table{
+	events.Normal(v1alpha1.ReasonRollingOut, "the rollout begins or continues to change virtual machines"),
+	events.Normal(v1alpha1.ReasonWaiting, "the rollout waits: for a window, for its turn, or for virtual machines"),
+	events.Normal(v1alpha1.ReasonComplete, "all virtual machines are done or skipped"),
+	events.Normal(v1alpha1.ReasonDryRun, "the rollout is a dry run, and its plan is in the status"),
+	events.Normal(v1alpha1.ReasonPausedByUser, "`spec.paused` is true"),
+	events.Normal(v1alpha1.ReasonPausedByCanary, "the canary is changed"),
+	events.Normal(v1alpha1.ReasonPausedByPartition, "the remaining virtual machines are in the partition"),
+	events.Warning(v1alpha1.ReasonPausedByFailures, "too many virtual machines failed"),
+	events.Warning(v1alpha1.ReasonNotAuthorized, "the requester no longer has the permissions that the rollout uses"),
+	events.Warning(v1alpha1.ReasonNoMachines, "the selector matches no virtual machine"),
+	events.Warning(v1alpha1.ReasonInvalid, "the spec is invalid"),
+	events.Warning(v1alpha1.ReasonDenied, "the change is denied for some virtual machines, and none is changed"),
+	events.Warning(v1alpha1.ReasonFailed, "the rollout ended, and virtual machines failed"),
+	events.Warning(reasonMachineFailed, "the change of one virtual machine failed"),
+}
+
+// reasonMachineFailed is the reason of the event for a virtual machine that failed.
+const reasonMachineFailed = "VirtualMachineFailed"
+
+// transition returns the events: for each virtual machine that failed, for a new phase, and for another reason of a pause.
+func transition(before, after *v1alpha1.VirtualMachineRolloutStatus, ended []v1alpha1.MachineStatus) (all []events.Event) {
 	for i := range ended {
 		if ended[i].State == v1alpha1.StateFailed {
-			r.Tell(rollout, corev1.EventTypeWarning, "VirtualMachineFailed", fmt.Sprintf("VirtualMachine %s: %s", ended[i].Name, ended[i].Reason))
+			all = append(all, Events.Event(reasonMachineFailed, fmt.Sprintf("VirtualMachine %s: %s", ended[i].Name, ended[i].Reason)))
 		}
 	}
-	status := &rollout.Status
-	is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing)
+	is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionProgressing)
 	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionProgressing)
-	if before.Phase == status.Phase && was != nil && (was.Reason == is.Reason || status.Phase != v1alpha1.PhasePaused) {
-		return
+	if before.Phase == after.Phase && was != nil && (was.Reason == is.Reason || after.Phase != v1alpha1.PhasePaused) {
+		return all
 	}
-	kind := corev1.EventTypeNormal
-	switch status.Phase {
-	case v1alpha1.PhaseDenied, v1alpha1.PhaseInvalid, v1alpha1.PhaseFailed:
-		kind = corev1.EventTypeWarning
-	case v1alpha1.PhaseComplete:
-		if is.Reason == v1alpha1.ReasonNoMachines {
-			kind = corev1.EventTypeWarning
-		}
-	case v1alpha1.PhasePaused:
-		if is.Reason == v1alpha1.ReasonPausedByFailures || is.Reason == v1alpha1.ReasonNotAuthorized {
-			kind = corev1.EventTypeWarning
-		}
-	}
-	r.Tell(rollout, kind, is.Reason, is.Message)
+	return append(all, Events.Event(is.Reason, is.Message))
 }

@@ -5,28 +5,27 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtward/virtward/api/apikinds"
-	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/controllers/events"
 )
 
-// Store writes one owner's part of the statuses of a kind. Its objects have the type *O, and their statuses the type S. Create
-// it with OfPolicies or OfExceptions.
-type Store[O, S any] struct {
-	client   dynamic.Interface
-	resource apikinds.Resource
-	owner    string
-	view     func(*O) (*metav1.ObjectMeta, *S)
+// Store is for controllers whose objects come from configcache, without their statuses. It remembers the parts that the API server
+// has, so that it reads and writes nothing while a plan has the same result. Create it with NewStore.
+type Store[O client.Object, S any] struct {
+	client     client.Client
+	status     func(O) *S
+	writer     Writer[O, S]
+	transition func(before, after *S) []events.Event
 
 	mu sync.Mutex
 	// stored are the parts that the API server has.
@@ -39,72 +38,37 @@ type stored[S any] struct {
 	part       *S
 }
 
-// The stores of the kinds.
-type (
-	// Policies stores the statuses of VirtualMachinePolicies.
-	Policies = Store[policyv1alpha1.VirtualMachinePolicy, policyv1alpha1.VirtualMachinePolicyStatus]
-	// Exceptions stores the statuses of VirtualMachinePolicyExceptions.
-	Exceptions = Store[policyv1alpha1.VirtualMachinePolicyException, policyv1alpha1.VirtualMachinePolicyExceptionStatus]
-)
-
-// OfPolicies returns a Store. owner is the field manager of the part.
-func OfPolicies(client dynamic.Interface, owner string) *Policies {
-	return newStore(client, apikinds.Policies, owner, func(p *policyv1alpha1.VirtualMachinePolicy) (*metav1.ObjectMeta, *policyv1alpha1.VirtualMachinePolicyStatus) {
-		return &p.ObjectMeta, &p.Status
-	})
+// Writer writes a part of the status of an object: a Memory or a Report.
+type Writer[O client.Object, S any] interface {
+	Write(ctx context.Context, object O, part *S, transition func(before, after *S) []events.Event) (written bool, err error)
 }
 
-// OfExceptions returns a Store. owner is the field manager of the part.
-func OfExceptions(client dynamic.Interface, owner string) *Exceptions {
-	return newStore(client, apikinds.PolicyExceptions, owner, func(e *policyv1alpha1.VirtualMachinePolicyException) (*metav1.ObjectMeta, *policyv1alpha1.VirtualMachinePolicyExceptionStatus) {
-		return &e.ObjectMeta, &e.Status
-	})
+// NewStore returns a Store, which reads with a client without a cache and writes with a Writer. transition has the events of a
+// change; nil for none.
+func NewStore[O client.Object, S any](c client.Client, status func(O) *S, writer Writer[O, S], transition func(before, after *S) []events.Event) *Store[O, S] {
+	return &Store[O, S]{client: c, status: status, writer: writer, transition: transition, stored: map[types.NamespacedName]stored[S]{}}
 }
 
-func newStore[O, S any](client dynamic.Interface, resource apikinds.Resource, owner string, view func(*O) (*metav1.ObjectMeta, *S)) *Store[O, S] {
-	return &Store[O, S]{client: client, resource: resource, owner: owner, view: view, stored: map[types.NamespacedName]stored[S]{}}
-}
-
-// Part is the part of a status that a controller writes. Both functions are pure.
-type Part[S any] struct {
-	// Plan returns the part, given the status of the object.
-	Plan func(before *S) *S
-	// Own selects the part from a whole status.
-	Own func(*S) *S
-}
-
-// PolicyPart is a part of the status of a policy.
-type PolicyPart = Part[policyv1alpha1.VirtualMachinePolicyStatus]
-
-// Keep writes the part of one object if it differs from the stored one. It reads and writes nothing while the plan is
-// the same as the last write. before is the object that was read, without its spec, and part its current part; before
-// is nil if nothing was read. If the object has another uid or generation, nothing is written: its watch reports it
-// soon.
-func (s *Store[O, S]) Keep(ctx context.Context, object *O, p Part[S]) (before *O, part *S, err error) {
-	is, _ := s.view(object)
-	key := types.NamespacedName{Namespace: is.Namespace, Name: is.Name}
-	if known, ok := s.find(key); ok && known.uid == is.UID && known.generation == is.Generation &&
-		equality.Semantic.DeepEqual(known.part, p.Plan(known.part)) {
-		return nil, known.part, nil
+// Keep writes the part of one object that a plan makes of its status. The plan is pure. The Writer gets the object without its
+// spec. If the object was deleted, or has another uid or generation, nothing is written: its watch reports it soon.
+func (s *Store[O, S]) Keep(ctx context.Context, object O, plan func(before *S) *S) error {
+	key := client.ObjectKeyFromObject(object)
+	if known, ok := s.find(key); ok && known.uid == object.GetUID() && known.generation == object.GetGeneration() &&
+		equality.Semantic.DeepEqual(known.part, plan(known.part)) {
+		return nil
 	}
-	before, err = s.get(ctx, key)
-	if before == nil || err != nil {
-		return nil, nil, err
+	read, found, err := s.read(ctx, object)
+	if err != nil || !found || read.GetUID() != object.GetUID() || read.GetGeneration() != object.GetGeneration() {
+		return err
 	}
-	was, status := s.view(before)
-	if was.UID != is.UID || was.Generation != is.Generation {
-		return nil, nil, nil
-	}
-	part = p.Plan(status)
-	if !equality.Semantic.DeepEqual(part, p.Own(status)) {
-		if err := s.apply(ctx, was, part); err != nil {
-			return nil, nil, err
-		}
+	part := plan(s.status(read))
+	if _, err := s.writer.Write(ctx, read, part, s.transition); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stored[key] = stored[S]{uid: is.UID, generation: is.Generation, part: part}
-	return before, part, nil
+	s.stored[key] = stored[S]{uid: object.GetUID(), generation: object.GetGeneration(), part: part}
+	return nil
 }
 
 func (s *Store[O, S]) find(key types.NamespacedName) (stored[S], bool) {
@@ -130,43 +94,25 @@ func (s *Store[O, S]) Forget(key types.NamespacedName) {
 	delete(s.stored, key)
 }
 
-func (s *Store[O, S]) at(namespace string) dynamic.ResourceInterface {
-	return s.client.Resource(s.resource.GroupVersionResource()).Namespace(namespace)
-}
-
-// get reads an object without its spec; nil if it does not exist.
-func (s *Store[O, S]) get(ctx context.Context, key types.NamespacedName) (*O, error) {
-	found, err := s.at(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+// read reads an object without its spec, which can have fields that cannot be decoded.
+func (s *Store[O, S]) read(ctx context.Context, object O) (read O, found bool, err error) {
+	kind, err := s.client.GroupVersionKindFor(object)
+	if err != nil {
+		return read, false, fmt.Errorf("reading the status: %w", err)
+	}
+	raw := &unstructured.Unstructured{}
+	raw.SetGroupVersionKind(kind)
+	err = s.client.Get(ctx, client.ObjectKeyFromObject(object), raw)
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return read, false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the status: %w", err)
+		return read, false, fmt.Errorf("reading the status: %w", err)
 	}
-	object := new(O)
-	unstructured.RemoveNestedField(found.Object, "spec") // it may hold what cannot be read
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, object); err != nil {
-		return nil, fmt.Errorf("reading the status: %w", err)
+	unstructured.RemoveNestedField(raw.Object, "spec")
+	read, _ = reflect.TypeAssert[O](reflect.New(reflect.TypeFor[O]().Elem())) // O is a pointer
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, read); err != nil {
+		return read, false, fmt.Errorf("reading the status: %w", err)
 	}
-	return object, nil
-}
-
-// apply writes the owner's part of a status. Fields that the owner wrote before and that are not in the part are
-// removed.
-func (s *Store[O, S]) apply(ctx context.Context, of *metav1.ObjectMeta, part *S) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
-	if err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	if fields["conditions"] == nil { // a status of which nothing is left would be null, which the definition rejects
-		fields["conditions"] = []any{}
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": of.Name, "uid": string(of.UID)}, "status": fields}}
-	object.SetGroupVersionKind(s.resource.GroupVersionKind)
-	object.SetNamespace(of.Namespace)
-	_, err = s.at(of.Namespace).ApplyStatus(ctx, of.Name, object, metav1.ApplyOptions{FieldManager: s.owner, Force: true})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	return nil
+	return read, true, nil
 }

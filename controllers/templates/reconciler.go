@@ -3,18 +3,14 @@ package templates
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,8 +19,11 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers"
 	"github.com/virtward/virtward/controllers/dependents"
+	"github.com/virtward/virtward/controllers/events"
+	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/templates"
 )
 
@@ -37,12 +36,12 @@ type Options struct {
 	Client client.Client
 	// Evaluator evaluates the VirtualMachines that templates make.
 	Evaluator *evaluator.Evaluator
-	// Begin reserves memory for the objects of a namespace that the Evaluator reads.
-	Begin func(ctx context.Context, namespace string) (context.Context, func())
+	// ReserveReads bounds what the Evaluator reads for a template.
+	ReserveReads platform.ReserveReads
 	// Ready returns nil once the configuration is known. Nothing is written before.
 	Ready func() error
-	// Tell creates an event on a template, with its type, reason and message.
-	Tell  func(template *v1beta1.VirtualMachineTemplate, kind, reason, message string)
+	// Tell creates an event on a template.
+	Tell  func(*v1beta1.VirtualMachineTemplate, events.Event)
 	Clock clock.PassiveClock
 }
 
@@ -50,6 +49,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 
+	report  *report
 	trigger *controllers.Trigger
 	objects *dependents.Index
 
@@ -60,7 +60,13 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), objects: dependents.New(maxObjects), known: map[reconcile.Request]struct{}{}}
+	return &Reconciler{
+		Options: options, trigger: controllers.NewTrigger(), objects: dependents.New(maxObjects), known: map[reconcile.Request]struct{}{},
+		report: &report{
+			Client: options.Client, Owner: Owner, Tell: options.Tell, Own: own,
+			Status: func(t *v1beta1.VirtualMachineTemplate) *v1beta1.VirtualMachineTemplateStatus { return &t.Status },
+		},
+	}
 }
 
 // Changed requests the readiness of all templates, because the configuration changed.
@@ -70,7 +76,7 @@ func (r *Reconciler) Changed() { r.trigger.Fire() }
 // watched, and without a change.
 const behind, unwatched, idle = time.Second, time.Minute, time.Hour
 
-// Reconcile updates the status of one template: observe, decide, apply.
+// Reconcile updates the status of one template: observe, decide, report.
 func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	if ready := r.Ready() == nil; !ready {
 		return reconcile.Result{RequeueAfter: behind}, nil
@@ -98,15 +104,16 @@ func (r *Reconciler) update(ctx context.Context, key reconcile.Request, template
 	r.mu.Lock()
 	r.known[key] = struct{}{}
 	r.mu.Unlock()
-	f, depends, err := r.observe(ctx, template)
-	if err != nil {
-		return false, err
+	f, depends, failed := r.observe(ctx, template)
+	if failed != nil {
+		f, watched = &found{failure: statuses.Failure("the template could not be evaluated", failed)}, true
+	} else {
+		watched = r.objects.Set(key, depends)
 	}
-	watched = r.objects.Set(key, depends)
-	if template.DeletionTimestamp != nil {
-		return watched, nil
+	if template.DeletionTimestamp == nil && ctx.Err() == nil {
+		_, err = r.report.Write(ctx, template, f.part(template, r.Clock.Now()), transition)
 	}
-	return watched, r.apply(ctx, template, f.part(template, r.Clock.Now()))
+	return watched, errors.Join(failed, err)
 }
 
 // observe evaluates the template, and reads the objects that it refers to.
@@ -122,11 +129,8 @@ func (r *Reconciler) observe(ctx context.Context, template *v1beta1.VirtualMachi
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing the template: %w", err)
 	}
-	if r.Begin != nil {
-		begun, end := r.Begin(ctx, template.Namespace)
-		defer end()
-		ctx = begun
-	}
+	ctx, end := r.ReserveReads.Begin(ctx, template.Namespace)
+	defer end()
 	result, err := snapshot.EvaluateMade(ctx, evaluator.Request{
 		Object: raw, Kind: metav1.GroupVersionKind(apikinds.Templates.GroupVersionKind), Resource: metav1.GroupVersionResource(apikinds.Templates.GroupVersionResource()),
 		Namespace: template.Namespace, Name: template.Name,
@@ -161,35 +165,6 @@ func referencesOf(namespace string, references []effective.Reference) (depends [
 		}
 	}
 	return depends
-}
-
-// apply writes the fields of the status that this controller owns, if they changed. Then it creates an event if the
-// template became ready, or is not ready any more.
-func (r *Reconciler) apply(ctx context.Context, template *v1beta1.VirtualMachineTemplate, part *v1beta1.VirtualMachineTemplateStatus) error {
-	if equality.Semantic.DeepEqual(part, own(&template.Status)) {
-		return nil
-	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
-	if err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
-	object.SetGroupVersionKind(apikinds.Templates.GroupVersionKind)
-	object.SetNamespace(template.Namespace)
-	object.SetName(template.Name)
-	object.SetUID(template.UID)
-	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(Owner), client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("applying the status: %w", err)
-	}
-	was, is := meta.FindStatusCondition(template.Status.Conditions, v1beta1.TemplateReady), &part.Conditions[0]
-	switch {
-	case is.Status == metav1.ConditionTrue && (was == nil || was.Status != is.Status):
-		r.Tell(template, corev1.EventTypeNormal, is.Reason, is.Message)
-	case is.Status != metav1.ConditionTrue && (was == nil || was.Status != is.Status || was.Reason != is.Reason):
-		r.Tell(template, corev1.EventTypeWarning, is.Reason, is.Message)
-	}
-	return nil
 }
 
 func (r *Reconciler) forget(key reconcile.Request) {

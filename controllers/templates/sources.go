@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func sourcesOf(vm *kubevirtv1.VirtualMachine, namespace string, unknown []string
 		t := &vm.Spec.DataVolumeTemplates[i]
 		made[t.Name] = true
 		if s, found := sourceOf(&t.Spec, namespace); found {
-			s.volume = firstOf(t.Name, strconv.Itoa(i))
+			s.volume = cmp.Or(t.Name, strconv.Itoa(i))
 			s.unknown = isUnknown(unknown, "spec.dataVolumeTemplates["+strconv.Itoa(i)+"].spec")
 			list = append(list, s)
 		}
@@ -69,9 +70,9 @@ func sourceOf(spec *cdiv1beta1.DataVolumeSpec, namespace string) (s source, foun
 			s.Namespace = *spec.SourceRef.Namespace
 		}
 	case spec.Source != nil && spec.Source.PVC != nil:
-		s.kind, s.Name, s.Namespace = apikinds.PersistentVolumeClaims, spec.Source.PVC.Name, firstOf(spec.Source.PVC.Namespace, namespace)
+		s.kind, s.Name, s.Namespace = apikinds.PersistentVolumeClaims, spec.Source.PVC.Name, cmp.Or(spec.Source.PVC.Namespace, namespace)
 	case spec.Source != nil && spec.Source.Snapshot != nil:
-		s.kind, s.Name, s.Namespace = apikinds.VolumeSnapshots, spec.Source.Snapshot.Name, firstOf(spec.Source.Snapshot.Namespace, namespace)
+		s.kind, s.Name, s.Namespace = apikinds.VolumeSnapshots, spec.Source.Snapshot.Name, cmp.Or(spec.Source.Snapshot.Namespace, namespace)
 	default:
 		return s, false
 	}
@@ -81,13 +82,4 @@ func sourceOf(spec *cdiv1beta1.DataVolumeSpec, namespace string) (s source, foun
 // isUnknown reports whether something at or below a path depends on a required parameter.
 func isUnknown(unknown []string, path string) bool {
 	return slices.ContainsFunc(unknown, func(u string) bool { return u == path || strings.HasPrefix(u, path+".") })
-}
-
-func firstOf(candidates ...string) string {
-	for _, c := range candidates {
-		if c != "" {
-			return c
-		}
-	}
-	return ""
 }

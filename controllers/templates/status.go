@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtward/virtward/api/conditions"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/events"
+	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
@@ -28,6 +32,30 @@ type found struct {
 	volumes    []evidence
 	// rendered: the template makes a VirtualMachine.
 	rendered bool
+	// failure says why the template could not be observed; empty if it was. Then there is no other evidence.
+	failure string
+}
+
+// report is the status: the condition Ready, the volumes and the parameters. Nothing that the controller does depends on it.
+type report = statuses.Report[*v1beta1.VirtualMachineTemplate, v1beta1.VirtualMachineTemplateStatus]
+
+// Events are the reasons of the events on templates.
+var Events = events.Table{
+	events.Normal(v1beta1.ReasonTemplateReady, "a virtual machine can be made of the template"),
+	events.Warning(v1beta1.ReasonInvalid, "the template makes no virtual machine"),
+	events.Warning(v1beta1.ReasonDenied, "the virtual machine of the template would be denied"),
+	events.Warning(v1beta1.ReasonReferenceMissing, "an instancetype or a preference does not exist"),
+	events.Warning(v1beta1.ReasonVolumeNotReady, "a volume is not ready"),
+	events.Warning(v1beta1.ReasonNotObserved, "the template could not be evaluated"),
+}
+
+// transition returns an event if the template became ready, or is not ready any more.
+func transition(before, after *v1beta1.VirtualMachineTemplateStatus) []events.Event {
+	was, is := meta.FindStatusCondition(before.Conditions, v1beta1.TemplateReady), meta.FindStatusCondition(after.Conditions, v1beta1.TemplateReady)
+	if was != nil && was.Status == is.Status && (is.Status == metav1.ConditionTrue || was.Reason == is.Reason) {
+		return nil
+	}
+	return []events.Event{Events.Event(is.Reason, is.Message)}
 }
 
 // ready returns the condition Ready, from evidence.
@@ -38,7 +66,7 @@ func (f *found) ready(spec *v1beta1.VirtualMachineTemplateSpec) metav1.Condition
 	volumes := notReadyOf(f.volumes)
 	switch {
 	case !f.rendered:
-		c.Reason, c.Message = v1beta1.ReasonInvalid, firstOf(strings.Join(denials, "; "), "the template makes no VirtualMachine")
+		c.Reason, c.Message = v1beta1.ReasonInvalid, cmp.Or(strings.Join(denials, "; "), "the template makes no VirtualMachine")
 	case len(denials) > 0:
 		c.Reason, c.Message = v1beta1.ReasonDenied, strings.Join(denials, "; ")
 	case len(missing) > 0:
@@ -101,12 +129,18 @@ func parametersOf(spec *v1beta1.VirtualMachineTemplateSpec) *v1beta1.TemplatePar
 
 // part returns the fields of the status that this controller writes.
 func (f *found) part(template *v1beta1.VirtualMachineTemplate, now time.Time) *v1beta1.VirtualMachineTemplateStatus {
+	if f.failure != "" {
+		status := own(template.Status.DeepCopy())
+		c := statuses.Unobserved(status.Conditions, v1beta1.TemplateReady, v1beta1.ReasonNotObserved, template.Generation, f.failure)
+		conditions.Set(&status.Conditions, c, template.Generation, metav1.NewTime(now))
+		return status
+	}
 	c := f.ready(&template.Spec)
 	status := &v1beta1.VirtualMachineTemplateStatus{Parameters: parametersOf(&template.Spec)}
 	if before := meta.FindStatusCondition(template.Status.Conditions, v1beta1.TemplateReady); before != nil {
 		status.Conditions = []metav1.Condition{*before.DeepCopy()}
 	}
-	set(&status.Conditions, c, template.Generation, now)
+	conditions.Set(&status.Conditions, c, template.Generation, metav1.NewTime(now))
 	for i := range f.volumes {
 		if i == v1beta1.MaxTemplateVolumes {
 			break
@@ -119,15 +153,10 @@ func (f *found) part(template *v1beta1.VirtualMachineTemplate, now time.Time) *v
 		if at >= 0 {
 			one.Conditions = slices.Clone(template.Status.Volumes[at].Conditions)
 		}
-		set(&one.Conditions, metav1.Condition{Type: v1beta1.TemplateReady, Status: v.status, Reason: v.reason, Message: texts.Shorten(v.message, maxQuoted)}, template.Generation, now)
+		conditions.Set(&one.Conditions, metav1.Condition{Type: v1beta1.TemplateReady, Status: v.status, Reason: v.reason, Message: texts.Shorten(v.message, maxQuoted)}, template.Generation, metav1.NewTime(now))
 		status.Volumes = append(status.Volumes, one)
 	}
 	return status
-}
-
-func set(conditions *[]metav1.Condition, c metav1.Condition, generation int64, now time.Time) {
-	c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(now)
-	meta.SetStatusCondition(conditions, c)
 }
 
 // own returns the fields of a status that this controller writes.

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -134,11 +135,11 @@ func behindDataSource(d *cdiv1beta1.DataSource) *source {
 	s := &source{NamespacedName: types.NamespacedName{Namespace: d.Namespace}}
 	switch {
 	case from.PVC != nil:
-		s.kind, s.Name, s.Namespace = apikinds.PersistentVolumeClaims, from.PVC.Name, firstOf(from.PVC.Namespace, d.Namespace)
+		s.kind, s.Name, s.Namespace = apikinds.PersistentVolumeClaims, from.PVC.Name, cmp.Or(from.PVC.Namespace, d.Namespace)
 	case from.Snapshot != nil:
-		s.kind, s.Name, s.Namespace = apikinds.VolumeSnapshots, from.Snapshot.Name, firstOf(from.Snapshot.Namespace, d.Namespace)
+		s.kind, s.Name, s.Namespace = apikinds.VolumeSnapshots, from.Snapshot.Name, cmp.Or(from.Snapshot.Namespace, d.Namespace)
 	case from.DataSource != nil:
-		s.kind, s.Name, s.Namespace = apikinds.DataSources, from.DataSource.Name, firstOf(from.DataSource.Namespace, d.Namespace)
+		s.kind, s.Name, s.Namespace = apikinds.DataSources, from.DataSource.Name, cmp.Or(from.DataSource.Namespace, d.Namespace)
 	default:
 		return nil
 	}

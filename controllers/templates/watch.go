@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/virtward/virtward/controllers/metadatawatch"
 )
 
-// maxObjects bounds the names of the objects that templates refer to. A name needs about 500 bytes.
+// maxObjects bounds the names of the objects that templates refer to.
 const maxObjects = 20_000
 
 // settled is the delay after a change. Instancetypes that were read before are cached for a second.
@@ -28,13 +27,13 @@ var watched = []apikinds.Resource{
 }
 
 // SetupWithManager adds the Reconciler to a manager, in the replica that leads.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface, reader metadatawatch.Pages) error {
-	own := metadatawatch.Watch{Client: light, Pages: reader, Resource: apikinds.Templates.GroupVersionResource(), Existing: true}
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, reader metadatawatch.Reader) error {
+	own := metadatawatch.Watch{Reader: reader, Resource: apikinds.Templates.GroupVersionResource(), Existing: true}
 	builder := ctrl.NewControllerManagedBy(mgr).Named("templates").WithOptions(controllers.Options()).
 		WatchesRawSource(own.Source(metadatawatch.Itself)).
 		WatchesRawSource(r.trigger.Source(r.keys))
 	for _, kind := range watched {
-		w := metadatawatch.Watch{Client: light, Pages: reader, Resource: kind.GroupVersionResource(), Status: true, Delay: settled}
+		w := metadatawatch.Watch{Reader: reader, Resource: kind.GroupVersionResource(), Status: true, Delay: settled}
 		builder = builder.WatchesRawSource(w.Source(func(name types.NamespacedName) []reconcile.Request {
 			return r.objects.Keys(objectOf(kind, name))
 		}))
@@ -48,6 +47,3 @@ func (r *Reconciler) keys() []reconcile.Request {
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.known))
 }
-
-// WorstCase is the most memory of an evaluation and of the index, in bytes.
-func WorstCase() int64 { return 64<<20 + maxObjects*500 }

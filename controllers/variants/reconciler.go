@@ -7,15 +7,17 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtward/virtward/api/architectures"
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/controllers/events"
+	"github.com/virtward/virtward/goldenimages"
+	"github.com/virtward/virtward/templates/variants"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -28,8 +30,8 @@ const maxKnown = 10_000
 // maxMessage bounds the message of an event, in bytes.
 const maxMessage = 512
 
-// idle is the time after which a template is planned again without a change.
-const idle = 10 * time.Minute
+// behind is the time after which a template is planned again if another process wrote a variant, and idle that without a change.
+const behind, idle = time.Second, 10 * time.Minute
 
 // Options configure a Reconciler.
 type Options struct {
@@ -37,8 +39,17 @@ type Options struct {
 	Client client.Client
 	// Catalogs are the catalogs of the cluster.
 	Catalogs client.Reader
-	// Tell creates an event on a template, with its type, reason and message.
-	Tell func(template *v1beta1.VirtualMachineTemplate, kind, reason, message string)
+	// Tell creates an event on a template.
+	Tell func(*v1beta1.VirtualMachineTemplate, events.Event)
+}
+
+// Events are the reasons of the events on templates whose variants are kept.
+var Events = events.Table{
+	events.Warning(variants.ReasonNoImage, "no catalog has the image of the label"),
+	events.Warning(variants.ReasonNoDataSource, "the template does not clone the image of the label"),
+	events.Warning(variants.ReasonUnreadable, "the virtual machine of the template cannot be read"),
+	events.Warning(goldenimages.ReasonNameTaken, "a template with the name of a variant exists, and is not a variant of this one"),
+	events.Warning(variants.ReasonInvalid, "the API server denies a variant"),
 }
 
 // Reconciler keeps the variants of templates. Its keys are the names of the templates. Create it with New.
@@ -72,26 +83,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if err := r.Catalogs.List(ctx, catalogs); err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the catalogs: %w", err)
 	}
-	plan := images.VariantsOf(source, catalogs.Items)
+	plan := variants.Of(source, catalogs.Items)
 	if plan.Fault != nil {
 		r.tell(source, plan.Fault)
 	}
 	var errs []error
-	for _, architecture := range images.Architectures {
-		if err := r.variant(ctx, source, &plan, architecture); err != nil {
+	conflicts := false
+	for _, architecture := range architectures.Names() {
+		switch err := r.variant(ctx, source, &plan, architecture); {
+		case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
+			conflicts = true
+		case err != nil:
 			errs = append(errs, err)
 		}
 	}
-	if err := errors.Join(errs...); err != nil || !labeled {
+	switch err := errors.Join(errs...); {
+	case err != nil:
 		return reconcile.Result{}, err
+	case conflicts:
+		return reconcile.Result{RequeueAfter: behind}, nil
+	case !labeled:
+		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: idle}, nil
 }
 
-// variant plans and writes one variant. Templates can be large, so one is read at the same time.
-func (r *Reconciler) variant(ctx context.Context, source *v1beta1.VirtualMachineTemplate, plan *images.Variants, architecture string) error {
+// variant plans and writes one variant. Templates can be large, so one is read at the same time. The error is Conflict or AlreadyExists
+// if the variant was written since it was read.
+func (r *Reconciler) variant(ctx context.Context, source *v1beta1.VirtualMachineTemplate, plan *variants.Variants, architecture string) error {
 	existing := &v1beta1.VirtualMachineTemplate{}
-	name := types.NamespacedName{Namespace: source.Namespace, Name: images.VariantName(source.Name, architecture)}
+	name := types.NamespacedName{Namespace: source.Namespace, Name: variants.Name(source.Name, architecture)}
 	switch err := r.Client.Get(ctx, name, existing); {
 	case apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		existing = nil
@@ -108,7 +129,7 @@ func (r *Reconciler) variant(ctx context.Context, source *v1beta1.VirtualMachine
 	err := r.apply(ctx, write)
 	switch {
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err): // by a rule, a policy or a quota
-		r.tell(source, &images.Fault{Reason: images.ReasonVariantInvalid, Message: err.Error()})
+		r.tell(source, &variants.Fault{Reason: variants.ReasonInvalid, Message: err.Error()})
 		return nil
 	case err != nil:
 		return fmt.Errorf("%s VirtualMachineTemplate %s: %w", write.Verb, name, err)
@@ -116,19 +137,19 @@ func (r *Reconciler) variant(ctx context.Context, source *v1beta1.VirtualMachine
 	return nil
 }
 
-func (r *Reconciler) apply(ctx context.Context, write *images.TemplateWrite) error {
+func (r *Reconciler) apply(ctx context.Context, write *variants.Write) error {
 	switch write.Verb {
-	case images.Create:
+	case goldenimages.Create:
 		return r.Client.Create(ctx, write.Object, client.FieldOwner(Owner))
-	case images.Update:
+	case goldenimages.Update:
 		return r.Client.Update(ctx, write.Object, client.FieldOwner(Owner))
 	}
 	uid, version := write.Object.UID, write.Object.ResourceVersion
 	return client.IgnoreNotFound(r.Client.Delete(ctx, write.Object, client.Preconditions{UID: &uid, ResourceVersion: &version}))
 }
 
-func (r *Reconciler) tell(source *v1beta1.VirtualMachineTemplate, fault *images.Fault) {
-	r.Tell(source, corev1.EventTypeWarning, fault.Reason, texts.Shorten(texts.OneLine(fault.Message), maxMessage))
+func (r *Reconciler) tell(source *v1beta1.VirtualMachineTemplate, fault *variants.Fault) {
+	r.Tell(source, Events.Event(fault.Reason, texts.Shorten(texts.OneLine(fault.Message), maxMessage)))
 }
 
 // remember remembers a template with the label, or forgets it.

@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -17,17 +16,17 @@ import (
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers"
 	"github.com/virtward/virtward/controllers/metadatawatch"
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/templates/variants"
 )
 
 // settled is the delay after a change of a catalog: several changes are planned once.
 const settled = time.Second
 
 // SetupWithManager adds the Reconciler to a manager, in the replica that leads.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface, reader metadatawatch.Pages) error {
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, reader metadatawatch.Reader) error {
 	templates := apikinds.Templates.GroupVersionResource()
-	sources := metadatawatch.Watch{Client: light, Pages: reader, Resource: templates, LabelSelector: imagev1alpha1.PerArchitectureLabel, Existing: true}
-	made := metadatawatch.Watch{Client: light, Pages: reader, Resource: templates, LabelSelector: imagev1alpha1.VariantLabel, Existing: true}
+	sources := metadatawatch.Watch{Reader: reader, Resource: templates, LabelSelector: imagev1alpha1.PerArchitectureLabel, Existing: true}
+	made := metadatawatch.Watch{Reader: reader, Resource: templates, LabelSelector: imagev1alpha1.VariantLabel, Existing: true}
 	return ctrl.NewControllerManagedBy(mgr).Named("variants").WithOptions(controllers.Options()).
 		WatchesRawSource(sources.Source(metadatawatch.Itself)).
 		WatchesRawSource(made.Source(sourceOf)).
@@ -37,7 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface
 
 // sourceOf is the template that a variant was made of.
 func sourceOf(variant types.NamespacedName) []reconcile.Request {
-	return metadatawatch.Itself(types.NamespacedName{Namespace: variant.Namespace, Name: images.SourceName(variant.Name)})
+	return metadatawatch.Itself(types.NamespacedName{Namespace: variant.Namespace, Name: variants.SourceName(variant.Name)})
 }
 
 // all requests all templates if a catalog changes.
@@ -66,20 +65,10 @@ func Condensed(object any) (any, error) {
 	kept := &imagev1alpha1.GoldenImageCatalog{ObjectMeta: metav1.ObjectMeta{Name: catalog.Name, UID: catalog.UID, ResourceVersion: catalog.ResourceVersion, Generation: catalog.Generation}}
 	kept.Spec.Namespace = catalog.Spec.Namespace
 	for i := range catalog.Spec.DataImportCronTemplates {
-		kept.Spec.DataImportCronTemplates = append(kept.Spec.DataImportCronTemplates, images.Named(&catalog.Spec.DataImportCronTemplates[i]))
+		kept.Spec.DataImportCronTemplates = append(kept.Spec.DataImportCronTemplates, variants.Named(&catalog.Spec.DataImportCronTemplates[i]))
 	}
 	for i := range catalog.Status.Images {
-		kept.Status.Images = append(kept.Status.Images, images.Condensed(&catalog.Status.Images[i]))
+		kept.Status.Images = append(kept.Status.Images, variants.Condensed(&catalog.Status.Images[i]))
 	}
 	return kept, nil
 }
-
-// maxPlan is the most memory of a plan, in bytes: a template and a variant, each of at most 1.5 MiB in etcd. Their virtual
-// machines are decoded only if they have at most 5,000 objects and lists.
-const maxPlan = 32 << 20
-
-// maxCatalogs is the memory of the names of images, in bytes: 10 catalogs of 250 images.
-const maxCatalogs = 4 << 20
-
-// WorstCase is the most memory of a plan, of the names of templates, and of the catalogs, in bytes.
-func WorstCase() int64 { return maxPlan + maxKnown*500 + maxCatalogs }

@@ -3,7 +3,6 @@ package virtualimages
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +20,9 @@ const (
 	longestList  = 10 * time.Minute
 )
 
-// maxQuestions bounds the deletions that wait for a list. Others wait until these have their answers.
-const maxQuestions = 10_000
+// maxQuestions bounds the deletions that wait for a list. Others wait until these have their answers. perQuestion is the memory of one
+// in bytes: its image, and the names in an answer.
+const maxQuestions, perQuestion = 1_000, 8 << 10
 
 // census lists all virtual machines without a cache, before images are deleted. All deletions that wait at the start of a list
 // share it. It is safe for concurrent use.
@@ -44,8 +44,7 @@ type question struct {
 	image *v1alpha1.VirtualImage
 	// since is the time from which the deletion waits: an answer to an earlier one does not count.
 	since metav1.Time
-	// found are those that the list has until now, by name and account, and users is the answer.
-	found map[[2]string]user
+	// users is the answer.
 	users *virtualimages.Users
 }
 
@@ -110,7 +109,6 @@ func (c *census) next() (asked []*question) {
 	defer c.mu.Unlock()
 	for _, q := range c.open {
 		if q.users == nil {
-			q.found = map[[2]string]user{}
 			asked = append(asked, q)
 		}
 	}
@@ -118,7 +116,7 @@ func (c *census) next() (asked []*question) {
 	return asked
 }
 
-// list returns the users of the images of questions.
+// list returns the users of the images of questions; nil for one that is put off to the next list.
 func (c *census) list(ctx context.Context, asked []*question) ([]*virtualimages.Users, error) {
 	to, in := map[virtualimages.Reference][]*question{}, map[string][]*question{}
 	for _, q := range asked {
@@ -129,26 +127,28 @@ func (c *census) list(ctx context.Context, asked []*question) ([]*virtualimages.
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestList)
 	defer cancel()
-	note := func(q *question, u *user) { q.found[[2]string{u.shown, u.account}] = u.named() }
+	founds := newFounds(asked)
 	err := c.each(ctx, func(u user) {
 		for _, r := range u.list {
 			for _, q := range to[r] {
-				note(q, &u)
+				founds.note(q, &u)
 			}
 		}
 		if u.unreadable {
 			for _, q := range in[u.namespace] {
-				note(q, &u)
+				founds.note(q, &u)
 			}
 		}
 	})
 	answers := make([]*virtualimages.Users, len(asked))
 	for i, q := range asked {
-		var names []string
-		if err == nil {
-			names, err = c.counts(ctx, q.image, slices.Collect(maps.Values(q.found)))
+		found := founds.of[q]
+		if err != nil || found == nil {
+			continue
 		}
-		answers[i], q.found = virtualimages.CountUsers(q.image.Namespace, names), nil
+		var names []string
+		names, err = c.counts(ctx, q.image, found.users())
+		answers[i] = virtualimages.CountUsers(q.image.Namespace, names)
 	}
 	return answers, err
 }

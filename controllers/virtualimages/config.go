@@ -13,15 +13,33 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
-	"github.com/virtward/virtward/virtualimages"
-	"github.com/virtward/virtward/virtualimages/glance"
+	"github.com/virtward/virtward/controllers/virtualimages/glance"
+	"github.com/virtward/virtward/sources"
 )
 
-// The backends of classes.
+// Backend is a kind of place that stores images.
+type Backend string
+
+// The backends of classes. The schema of the chart has the same.
 const (
-	BackendCDI    = "CDI"
-	BackendGlance = "Glance"
+	BackendCDI    Backend = "CDI"
+	BackendGlance Backend = "Glance"
 )
+
+// Backends returns all backends.
+func Backends() []Backend { return []Backend{BackendCDI, BackendGlance} }
+
+// Choose returns the value for a backend; false if there is no such backend. It is the only choice between backends. A new
+// backend is a new parameter, so that every caller must have a value for it.
+func Choose[T any](b Backend, cdi, glance T) (chosen T, known bool) {
+	switch b {
+	case BackendCDI:
+		return cdi, true
+	case BackendGlance:
+		return glance, true
+	}
+	return chosen, false
+}
 
 // Config is the configuration file of the process: the classes, the permitted sources and the limits.
 type Config struct {
@@ -47,7 +65,7 @@ type Config struct {
 // Class is a place that stores images.
 type Class struct {
 	// Backend is CDI or Glance.
-	Backend string `json:"backend"`
+	Backend Backend `json:"backend"`
 	// Cloud is the name of the cloud in clouds.yaml, and Visibility that of the images; of Glance only.
 	Cloud      string `json:"cloud"`
 	Visibility string `json:"visibility"`
@@ -55,21 +73,44 @@ type Class struct {
 	ClusterCopy v1alpha1.ClusterCopy `json:"clusterCopy"`
 	// WebDownload makes Glance read sources itself.
 	WebDownload bool `json:"webDownload"`
+	// CloudUsers says whether the servers that were booted from an image count as its users, Count if it is empty; of Glance only.
+	CloudUsers string `json:"cloudUsers"`
 }
+
+// The choices of CloudUsers.
+const (
+	CountCloudUsers  = "Count"
+	IgnoreCloudUsers = "Ignore"
+)
 
 var visibilities = []string{"", string(glance.Public), string(glance.Community), string(glance.Shared), string(glance.Private)}
 
 // invalid says what is wrong with a class.
 func (c *Class) invalid() error {
-	switch {
-	case c.Backend != BackendCDI && c.Backend != BackendGlance:
+	check, known := Choose(c.Backend, c.invalidForCDI, c.invalidForGlance)
+	if !known {
 		return fmt.Errorf("backend: %q is neither %s nor %s", c.Backend, BackendCDI, BackendGlance)
-	case c.Backend == BackendGlance && c.Cloud == "":
+	}
+	return check()
+}
+
+// invalidForCDI says which fields are not for CDI.
+func (c *Class) invalidForCDI() error {
+	if c.Cloud != "" || c.Visibility != "" || c.WebDownload || c.ClusterCopy != "" || c.CloudUsers != "" {
+		return errors.New("cloud, visibility, webDownload, clusterCopy and cloudUsers are only for Glance")
+	}
+	return nil
+}
+
+// invalidForGlance says what is wrong with the fields for Glance.
+func (c *Class) invalidForGlance() error {
+	switch {
+	case c.Cloud == "":
 		return errors.New("cloud: the name of a cloud in clouds.yaml is required")
-	case c.Backend == BackendCDI && (c.Cloud != "" || c.Visibility != "" || c.WebDownload || c.ClusterCopy != ""):
-		return errors.New("cloud, visibility, webDownload and clusterCopy are only for Glance")
 	case c.ClusterCopy != "" && c.ClusterCopy != v1alpha1.ClusterCopyAlways && c.ClusterCopy != v1alpha1.ClusterCopyNever:
 		return fmt.Errorf("clusterCopy: %q is neither %s nor %s", c.ClusterCopy, v1alpha1.ClusterCopyAlways, v1alpha1.ClusterCopyNever)
+	case c.CloudUsers != "" && c.CloudUsers != CountCloudUsers && c.CloudUsers != IgnoreCloudUsers:
+		return fmt.Errorf("cloudUsers: %q is neither %s nor %s", c.CloudUsers, CountCloudUsers, IgnoreCloudUsers)
 	case !slices.Contains(visibilities, c.Visibility):
 		return fmt.Errorf("visibility: %q is not public, community, shared or private", c.Visibility)
 	}
@@ -103,7 +144,7 @@ func ParseConfig(data []byte) (*Config, error) {
 	if _, known := c.Classes[c.DefaultClass]; !known {
 		errs = append(errs, fmt.Errorf("defaultClass: %q is none of classes", c.DefaultClass))
 	}
-	if _, err := virtualimages.ParseNetworks(c.Sources.Networks); err != nil {
+	if _, err := sources.ParseNetworks(c.Sources.Networks); err != nil {
 		errs = append(errs, fmt.Errorf("sources.%w", err))
 	}
 	if c.Limits.Timeout.Duration <= 0 {
@@ -116,9 +157,9 @@ func ParseConfig(data []byte) (*Config, error) {
 }
 
 // Permitted are the sources. The configuration is one that ParseConfig returned without an error.
-func (c *Config) Permitted() *virtualimages.Sources {
-	networks, _ := virtualimages.ParseNetworks(c.Sources.Networks)
-	return &virtualimages.Sources{Hosts: c.Sources.Hosts, Networks: networks}
+func (c *Config) Permitted() *sources.Sources {
+	networks, _ := sources.ParseNetworks(c.Sources.Networks)
+	return &sources.Sources{Hosts: c.Sources.Hosts, Networks: networks}
 }
 
 // Bounds are the limits.

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
-	"github.com/virtward/virtward/virtualimages/backend"
-	"github.com/virtward/virtward/virtualimages/copies"
+	"github.com/virtward/virtward/controllers/virtualimages/backend"
+	"github.com/virtward/virtward/controllers/virtualimages/copies"
 )
 
 // Copied returns an image that is being copied into the cluster, and its class. An image whose import is complete, that is being

@@ -18,8 +18,8 @@ import (
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/sources/transfers"
 	"github.com/virtward/virtward/virtualimages"
-	"github.com/virtward/virtward/virtualimages/transfers"
 )
 
 // ReasonLimit is the reason of an image that is not imported because of a limit.
@@ -37,6 +37,9 @@ type Limits struct {
 // perNamespace is the number of images of a namespace that are being imported: the images of four namespaces can fill all
 // places, and those of one cannot.
 func (l Limits) perNamespace() int { return max(1, l.Imports/4) }
+
+// Probes are the limits of the sources whose first bytes are read at the same time.
+func Probes() transfers.Limits { return transfers.Limits{Running: 16, Namespace: 4} }
 
 // Transfers are the limits of the streams to backends.
 func (l Limits) Transfers() transfers.Limits {
@@ -190,6 +193,7 @@ func (r *Reconciler) ends(ctx context.Context, key reconcile.Request) {
 	}
 	r.mu.Unlock()
 	r.census.forget(key.NamespacedName)
+	r.clouds.forget(key.NamespacedName)
 	r.send(ctx, waiting...)
 }
 

@@ -42,7 +42,7 @@ func stateOf(deleting bool, status *v1alpha1.VirtualImageStatus) string {
 	}
 	imported, ready := reason(v1alpha1.ConditionImported), reason(v1alpha1.ConditionReady)
 	switch {
-	case deleting && reason(v1alpha1.ConditionDeleting) == virtualimages.ReasonBlocked:
+	case deleting && slices.Contains([]string{virtualimages.ReasonBlocked, virtualimages.ReasonUsersUnknown}, reason(v1alpha1.ConditionDeleting)):
 		return stateDeletionBlocked
 	case deleting:
 		return stateDeleting
@@ -78,6 +78,7 @@ const (
 var (
 	descImages    = prometheus.NewDesc("virtward_virtual_images", "VirtualImages by their class and state.", []string{"class", "state"}, nil)
 	descBytes     = prometheus.NewDesc("virtward_virtual_image_bytes", "Bytes of the stored VirtualImages by their class.", []string{"class"}, nil)
+	descCloud     = prometheus.NewDesc("virtward_virtual_image_cloud_users", "VirtualImages that are stored in OpenStack by their class and by which users there are counted.", []string{"class", "counted"}, nil)
 	descLimit     = prometheus.NewDesc("virtward_virtual_image_imports_limit", "VirtualImages that are imported at the same time at most.", nil, nil)
 	descUncounted = prometheus.NewDesc("virtward_virtual_images_uncounted", "VirtualImages without metrics, because there are too many.", nil, nil)
 )
@@ -86,6 +87,8 @@ var (
 type record struct {
 	class, state string
 	bytes        int64
+	// counted is the reason of the condition CloudUsersCounted; empty without it.
+	counted string
 }
 
 // ledger has the metrics of all images. It is a prometheus.Collector. Only the leader has values.
@@ -154,7 +157,15 @@ func (l *ledger) note(class string, image *v1alpha1.VirtualImage, status *v1alph
 		}
 		return
 	}
-	l.images[key] = record{l.classOf(class), stateOf(image.DeletionTimestamp != nil, status), status.SizeBytes}
+	l.images[key] = record{l.classOf(class), stateOf(image.DeletionTimestamp != nil, status), status.SizeBytes, countedOf(status)}
+}
+
+// countedOf says which users of an image in OpenStack are counted.
+func countedOf(status *v1alpha1.VirtualImageStatus) string {
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCloudUsersCounted); c != nil {
+		return c.Reason
+	}
+	return ""
 }
 
 // forget removes the record of an image.
@@ -198,7 +209,7 @@ func (l *ledger) fails(class string, o *virtualimages.Observation) {
 
 // Describe implements prometheus.Collector.
 func (l *ledger) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descImages, descBytes, descLimit, descUncounted} {
+	for _, d := range []*prometheus.Desc{descImages, descBytes, descCloud, descLimit, descUncounted} {
 		descriptions <- d
 	}
 	l.imports.Describe(descriptions)
@@ -216,10 +227,13 @@ func (l *ledger) Collect(values chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		values <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	number, bytes := map[[2]string]int{}, map[string]int64{otherClass: 0}
+	number, bytes, counted := map[[2]string]int{}, map[string]int64{otherClass: 0}, map[[2]string]int{}
 	for _, image := range l.images {
 		number[[2]string{image.class, image.state}]++
 		bytes[image.class] += image.bytes
+		if image.counted != "" {
+			counted[[2]string{image.class, image.counted}]++
+		}
 	}
 	for _, class := range l.classes {
 		bytes[class] += 0
@@ -229,6 +243,9 @@ func (l *ledger) Collect(values chan<- prometheus.Metric) {
 			gauge(descImages, float64(number[[2]string{class, state}]), class, state)
 		}
 		gauge(descBytes, float64(bytes[class]), class)
+		for _, reason := range virtualimages.CloudReasons {
+			gauge(descCloud, float64(counted[[2]string{class, reason}]), class, reason)
+		}
 	}
 	gauge(descLimit, float64(l.limit))
 	gauge(descUncounted, float64(len(l.uncounted)))

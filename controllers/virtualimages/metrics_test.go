@@ -151,9 +151,9 @@ func TestBoundedMetrics(t *testing.T) {
 	}
 }
 
-// TestDocumented: the page of operations lists the metrics, and no others.
+// TestDocumented: the page of metrics lists the metrics, and no others.
 func TestDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -19,10 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/controllers/statuses"
+	"github.com/virtward/virtward/controllers/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages"
-	"github.com/virtward/virtward/virtualimages/backend"
 )
 
 // Owner is the field manager of the writes.
@@ -46,8 +48,8 @@ type Options struct {
 	Limits     Limits
 	// Settings are virtualimages.Defaults, but for tests.
 	Settings virtualimages.Settings
-	// Tell creates an event on an image, with its type, reason and message.
-	Tell  func(image *v1alpha1.VirtualImage, kind, reason, message string)
+	// Tell creates an event on an image.
+	Tell  func(*v1alpha1.VirtualImage, events.Event)
 	Clock clock.PassiveClock
 }
 
@@ -55,9 +57,11 @@ type Options struct {
 type Reconciler struct {
 	Options
 
+	progress    *progress
 	index       *index
 	ledger      *ledger
 	census      *census
+	clouds      *clouds
 	permissions *permissions
 	// changed receives images whose users changed.
 	changed chan reconcile.Request
@@ -81,9 +85,11 @@ func New(options Options) *Reconciler {
 		Options: options, index: newIndex(), ledger: newLedger(options.ClassNames, options.Limits.Imports), changed: make(chan reconcile.Request), importing: map[reconcile.Request]struct{}{}, limited: map[reconcile.Request]struct{}{},
 		reserved: map[reconcile.Request]int64{}, counts: map[string]*count{},
 	}
+	r.progress = &progress{Client: options.Client, Owner: Owner, Tell: options.Tell, Status: func(i *v1alpha1.VirtualImage) *v1alpha1.VirtualImageStatus { return &i.Status }}
 	r.permissions = newPermissions(options.Client, options.Clock)
 	r.census = &census{between: betweenLists, retry: loadRetry, each: r.eachHolder}
 	r.census.counts = r.permissions.users
+	r.clouds = newClouds(options.Clock, func(ctx context.Context, key types.NamespacedName) { r.Request(ctx, key.Namespace, key.Name) })
 	return r
 }
 
@@ -102,10 +108,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("reading VirtualImage %s: %w", key, err)
 	}
 	after, err := r.step(ctx, image)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, errCounting) {
+	if apierrors.IsNotFound(err) || errors.Is(err, errCounting) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	return reconcile.Result{RequeueAfter: after}, err
+	return statuses.Requeue(again, reconcile.Result{RequeueAfter: after}, err)
 }
 
 // step makes and executes one plan. After an action of the backend or a live list, the plan is made again with the outcome.
@@ -119,8 +125,9 @@ func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (ti
 			return 0, err
 		}
 	}
+	r.countInCloud(ctx, in, store)
 	plan := virtualimages.Plan(in)
-	if err := r.writeStatus(ctx, in, &plan); err != nil {
+	if err := r.remembers(ctx, in, &plan); err != nil {
 		return 0, err
 	}
 	switch plan.Action {
@@ -131,11 +138,12 @@ func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (ti
 	case virtualimages.Release:
 		return 0, r.finalizer(ctx, image, controllerutil.RemoveFinalizer)
 	case virtualimages.ListUsers:
-		if in.Live = r.census.users(ctx, image, drainedSince(image)); in.Live == nil {
-			return again, nil
+		if after := r.look(ctx, in, store); after > 0 {
+			return after, nil
 		}
 	case virtualimages.Ensure:
 		err = r.answer(ctx, in)(store.Ensure(ctx, attemptOf(r.Cluster, image)))
+		r.countInCloud(ctx, in, store) // the import can have ended
 	case virtualimages.Delete:
 		err = r.answer(ctx, in)(store.Delete(ctx, attemptOf(r.Cluster, image)))
 	}
@@ -143,21 +151,13 @@ func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (ti
 		return 0, err
 	}
 	plan = virtualimages.Plan(in)
-	if err := r.writeStatus(ctx, in, &plan); err != nil {
+	if err := r.remembers(ctx, in, &plan); err != nil {
 		return 0, err
 	}
 	if plan.Action == virtualimages.Release {
 		return 0, r.finalizer(ctx, image, controllerutil.RemoveFinalizer)
 	}
 	return plan.After, nil
-}
-
-// drainedSince is when the wait for requests that were admitted before began.
-func drainedSince(image *v1alpha1.VirtualImage) metav1.Time {
-	if c := meta.FindStatusCondition(image.Status.Conditions, v1alpha1.ConditionDeleting); c != nil {
-		return c.LastTransitionTime
-	}
-	return metav1.Time{}
 }
 
 // answer notes what a backend answers, or why it does not. A conflict with another write is returned, and repeated at once.
@@ -196,7 +196,7 @@ func (r *Reconciler) observe(ctx context.Context, image *v1alpha1.VirtualImage) 
 	in.Class = r.classOf(image)
 	store := r.Classes[in.Class]
 	if store == nil {
-		in.Fault = &virtualimages.Fault{Reason: "ClassNotFound", Message: fmt.Sprintf("there is no class %q: an admin configures virtualImages.classes", in.Class)}
+		in.Fault = &virtualimages.Fault{Reason: reasonNoClass, Message: fmt.Sprintf("there is no class %q: an admin configures virtualImages.classes", in.Class)}
 		return in, nil, nil
 	}
 	if image.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(image.Status.Conditions, v1alpha1.ConditionImported) { // what is imported is not imported again
@@ -262,47 +262,4 @@ func (r *Reconciler) finalizer(ctx context.Context, image *v1alpha1.VirtualImage
 		return fmt.Errorf("writing the finalizer of VirtualImage %s/%s: %w", image.Namespace, image.Name, err)
 	}
 	return nil
-}
-
-// writeStatus writes the status if it changed, notes whether the image is being imported, and creates events.
-func (r *Reconciler) writeStatus(ctx context.Context, in *virtualimages.Input, plan *virtualimages.Result) error {
-	image := in.Image
-	r.note(image, &plan.Status)
-	r.ledger.note(in.Class, image, &plan.Status)
-	if equality.Semantic.DeepEqual(&image.Status, &plan.Status) {
-		return nil
-	}
-	before := image.Status
-	image.Status = plan.Status
-	if err := r.Client.Status().Update(ctx, image, client.FieldOwner(Owner)); err != nil {
-		return fmt.Errorf("writing the status of VirtualImage %s/%s: %w", image.Namespace, image.Name, err)
-	}
-	if image.Status.SizeBytes > 0 && before.SizeBytes == 0 {
-		r.counted(image)
-	}
-	r.transition(&before, image)
-	r.ledger.transition(in, &before)
-	return nil
-}
-
-// events are the conditions and reasons that an event reports.
-var events = map[string]map[string]string{
-	v1alpha1.ConditionImported: {
-		virtualimages.ReasonImporting: corev1.EventTypeNormal, virtualimages.ReasonImported: corev1.EventTypeNormal, virtualimages.ReasonRetrying: corev1.EventTypeWarning,
-		virtualimages.ReasonImportFailed: corev1.EventTypeWarning, virtualimages.ReasonNameTaken: corev1.EventTypeWarning,
-		virtualimages.ReasonUploadPending: corev1.EventTypeNormal, virtualimages.ReasonUploadExpired: corev1.EventTypeWarning,
-		"ClassNotFound": corev1.EventTypeWarning, ReasonLimit: corev1.EventTypeWarning,
-	},
-	v1alpha1.ConditionReady:    {virtualimages.ReasonRemoved: corev1.EventTypeWarning, virtualimages.ReasonDeactivated: corev1.EventTypeWarning},
-	v1alpha1.ConditionDeleting: {virtualimages.ReasonInUse: corev1.EventTypeNormal, virtualimages.ReasonBlocked: corev1.EventTypeWarning},
-}
-
-// transition creates an event for each condition with a new reason.
-func (r *Reconciler) transition(before *v1alpha1.VirtualImageStatus, image *v1alpha1.VirtualImage) {
-	for _, c := range image.Status.Conditions {
-		was := meta.FindStatusCondition(before.Conditions, c.Type)
-		if kind := events[c.Type][c.Reason]; kind != "" && (was == nil || was.Reason != c.Reason) {
-			r.Tell(image, kind, c.Reason, c.Message)
-		}
-	}
 }

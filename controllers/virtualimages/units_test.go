@@ -47,6 +47,8 @@ limits: {imagesPerNamespace: 5, bytesPerNamespace: 1Gi, imports: 2, importTimeou
 		"CDI with visibility":  {"backend: CDI", "backend: CDI, visibility: public", "are only for Glance"},
 		"CDI with clusterCopy": {"backend: CDI", "backend: CDI, clusterCopy: Always", "are only for Glance"},
 		"unknown clusterCopy":  {"visibility: private", "clusterCopy: Once", `"Once" is neither Always nor Never`},
+		"CDI with cloudUsers":  {"backend: CDI", "backend: CDI, cloudUsers: Count", "are only for Glance"},
+		"unknown cloudUsers":   {"visibility: private", "cloudUsers: Some", `cloudUsers: "Some" is neither Count nor Ignore`},
 		"unknown visibility":   {"visibility: private", "visibility: all", `"all" is not public`},
 		"name of a class":      {"  cloud:", "  Cloud_1:", "classes.Cloud_1"},
 		"no network":           {"10.1.2.3/16", "10.1.2.3", "sources.networks[0]"},

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -34,10 +33,10 @@ const (
 const loadRetry = 5 * time.Second
 
 // SetupWithManager adds the Reconciler to a manager, in the replica that leads.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface, reader metadatawatch.Pages) error {
-	own := metadatawatch.Watch{Client: light, Pages: reader, Resource: images, Existing: true}
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, reader metadatawatch.Reader) error {
+	own := metadatawatch.Watch{Reader: reader, Resource: images, Existing: true}
 	volumes := metadatawatch.Watch{
-		Client: light, Pages: reader, Resource: apikinds.DataVolumes.GroupVersionResource(), LabelSelector: v1alpha1.LabelImage, Status: true, Delay: settled,
+		Reader: reader, Resource: apikinds.DataVolumes.GroupVersionResource(), LabelSelector: v1alpha1.LabelImage, Status: true, Delay: settled,
 	}
 	options := controllers.Options()
 	options.MaxConcurrentReconciles = workers
@@ -48,7 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface
 		Complete(r)
 	errs := []error{err}
 	for i := range kinds {
-		w := metadatawatch.Watch{Client: light, Pages: reader, Resource: kinds[i].GroupVersionResource()}
+		w := metadatawatch.Watch{Reader: reader, Resource: kinds[i].GroupVersionResource()}
 		users := reconcile.Func(func(ctx context.Context, key reconcile.Request) (reconcile.Result, error) { return r.user(ctx, i, key) })
 		errs = append(errs, ctrl.NewControllerManagedBy(mgr).Named("virtualimages-"+kinds[i].Plural).WithOptions(controllers.Options()).
 			WatchesRawSource(w.Source(metadatawatch.Itself)).Complete(users))

@@ -114,11 +114,6 @@ const ReaderRole = "virtward-policies-view"
 
 // decodeConfigured reads an object of a file.
 func decodeConfigured(d manifests.Document, into any) error {
-	kind := d.Object.GroupVersionKind()
-	if kind.Version != policyv1alpha1.GroupVersion.Version {
-		err := fmt.Errorf("%s is not a version that Virtward serves %s in: use %s", d.Object.GetAPIVersion(), kind.Kind, policyv1alpha1.GroupVersion)
-		return &manifests.FieldError{Path: "apiVersion", Err: err}
-	}
 	if _, err := manifests.Decode(d.Object.Object, into); err != nil {
 		return fmt.Errorf("%s: %w", titled(d), err)
 	}

@@ -19,6 +19,8 @@ const SourceCluster = "cluster"
 type Cluster struct {
 	Client  dynamic.Interface
 	Objects references.Objects
+	// Discovery has the kinds and versions that the API server serves; nil without any.
+	Discovery Discovery
 	// OpenAPI has the schemas that the API server publishes for all users; nil without any.
 	OpenAPI openapi3.Root
 	// Namespace is the namespace of objects that name none.

@@ -22,6 +22,9 @@ func FactsFrom(d manifests.Document, settings platform.Settings) (*platform.Fact
 	if err != nil {
 		return nil, err
 	}
+	if err := NewServed(facts.KubeVirtVersion).Match(kubevirt.GroupVersionKind()); err != nil {
+		return nil, err
+	}
 	facts.Source += " (" + d.Location() + ")"
 	for _, w := range warnings {
 		facts.Warnings = append(facts.Warnings, d.Location()+": "+w)

@@ -50,6 +50,10 @@ type Files struct {
 func Sort(all *manifests.Content) *Files {
 	s := &Files{Unreadable: slices.Clone(all.Unreadable), MaxException: DefaultMaxException}
 	for _, d := range all.Documents {
+		if kind := d.Object.GroupVersionKind(); len(d.Repeated) > 0 && !IsSubject(kind) && !(IsReference(kind) && evaluator.Evaluates(kind.GroupKind())) {
+			s.Unreadable = append(s.Unreadable, d.RejectRepeated())
+			continue
+		}
 		if err := s.add(d); err != nil {
 			s.Unreadable = append(s.Unreadable, d.Unreadable(err))
 		}
@@ -65,9 +69,6 @@ func (s *Files) add(d manifests.Document) error {
 	kind := d.Object.GroupVersionKind()
 	switch {
 	case IsSubject(kind):
-		if err := checkVersion(kind); err != nil {
-			return err
-		}
 		s.Subjects = append(s.Subjects, d)
 	case kind.Group == v1.GroupVersion.Group && kind.Kind == apikinds.KubeVirt:
 		s.KubeVirts = append(s.KubeVirts, d)
@@ -130,21 +131,15 @@ func checkReference(kind schema.GroupVersionKind, d manifests.Document) ([]strin
 	}
 	warnings, err := manifests.Decode(d.Object.Object, typed)
 	if err != nil {
+		if unserved := NewServed("").Match(kind); unserved != nil {
+			return nil, unserved // its fields may differ
+		}
 		return nil, fmt.Errorf("%s %s: %w", kind.Kind, d.Object.GetName(), err)
 	}
 	for i := range warnings {
 		warnings[i] = fmt.Sprintf("%s: %s %s: %s", d.Location(), kind.Kind, d.Object.GetName(), warnings[i])
 	}
 	return warnings, nil
-}
-
-// checkVersion rejects other versions of the API, whose fields may differ.
-func checkVersion(kind schema.GroupVersionKind) error {
-	info, _ := evaluator.Info(kind.GroupKind())
-	if slices.Contains(info.Versions, kind.Version) {
-		return nil
-	}
-	return &manifests.FieldError{Path: "apiVersion", Err: fmt.Errorf("%s is not a version that KubeVirt serves %s in: use %s", kind.GroupVersion(), kind.Kind, info.GroupVersion())}
 }
 
 // Wrong returns the documents with findings of a rule, and those that cannot be evaluated.
@@ -157,10 +152,11 @@ func (w *Evaluator) Wrong(ctx context.Context, all []manifests.Document) (found 
 	return found
 }
 
-// OverlaidBy returns the objects of files as they are after others are applied. The objects to evaluate stay.
+// OverlaidBy returns the objects of files as they are after others are applied. The objects to evaluate stay. The notes are those
+// of the others.
 func (s *Files) OverlaidBy(with *Files) *Files {
 	return &Files{
-		Subjects: s.Subjects, Beside: s.Beside, Now: s.Now, MaxException: s.MaxException, UnknownFields: s.UnknownFields,
+		Subjects: s.Subjects, Beside: s.Beside, Now: s.Now, MaxException: s.MaxException, UnknownFields: s.UnknownFields, Notes: with.Notes,
 		Configuration: overlaid(s.Configuration, with.Configuration),
 		ConfigMaps:    overlaid(s.ConfigMaps, with.ConfigMaps),
 		Namespaces:    overlaid(s.Namespaces, with.Namespaces),

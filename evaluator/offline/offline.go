@@ -21,6 +21,7 @@ import (
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/launcher"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
@@ -69,6 +70,7 @@ func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Fa
 	if w.now.IsZero() {
 		w.now = time.Now()
 	}
+	w.keepServed(ctx, files, cluster)
 	w.namespaces = newNamespaces(w.once(files.Namespaces), cluster)
 	if err := w.readSchemas(ctx, files, cluster); err != nil {
 		return nil, err
@@ -154,6 +156,7 @@ func (w *Evaluator) evaluate(ctx context.Context, d manifests.Document, stage ev
 		if err := w.schemas.Validate(ctx, w.written(d), result); err != nil {
 			return nil, err
 		}
+		addRepeated(d.Repeated, result)
 	}
 	return result, nil
 }
@@ -190,6 +193,16 @@ func decode(object []byte, into any) ([]string, error) {
 // kubeVirtController returns the account that creates VMIs for VMs.
 func kubeVirtController(facts *platform.Facts) string {
 	return "system:serviceaccount:" + cmp.Or(facts.Namespace, "kubevirt") + ":kubevirt-controller"
+}
+
+// Launcher renders the pod of a virtual machine that was evaluated.
+func (w *Evaluator) Launcher(verdict *effective.Verdict) (*launcher.Result, error) {
+	return w.Evaluator.Pipeline.Launcher(verdict, w.facts)
+}
+
+// LauncherInput is what the pod of a virtual machine is rendered from. A caller that knows more of the cluster adds that.
+func (w *Evaluator) LauncherInput(verdict *effective.Verdict) (*launcher.Input, error) {
+	return w.Evaluator.Pipeline.LauncherInput(verdict, w.facts)
 }
 
 // Facts implements evaluator.Facts.

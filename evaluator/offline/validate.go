@@ -15,6 +15,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/fieldpath"
+	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/schemas"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/validators"
@@ -50,6 +51,21 @@ func (s *Schemas) Validate(ctx context.Context, w Written, result *evaluator.Res
 	result.Findings = append(result.Findings, v.findings...)
 	validators.Sort(result.Findings)
 	return nil
+}
+
+// addRepeated adds a warning for each field that a file sets more than once. It replaces no other finding: the object has the
+// last value.
+func addRepeated(repeated []manifests.Repeated, result *evaluator.Result) {
+	for _, r := range repeated {
+		result.Findings = append(result.Findings, validators.Finding{
+			Rule: validators.RuleSchema, Severity: validators.Warn, Remedy: "Remove one of the two.",
+			Error: &field.Error{
+				Type: field.ErrorTypeDuplicate, Field: r.Path, BadValue: field.OmitValueType{},
+				Detail: fmt.Sprintf("is set in line %d and again in line %d: kubectl uses the last value silently, and Kustomize rejects the file", r.First, r.Last),
+			},
+		})
+	}
+	validators.Sort(result.Findings)
 }
 
 // validation is the validation of one object.

@@ -61,7 +61,7 @@ func TestThePageHasEverything(t *testing.T) {
 	for _, rule := range r.Rules() {
 		ids[rule.ID] = true
 	}
-	links := regexp.MustCompile(`rules\.md#([a-z0-9-]+)`).FindAllStringSubmatch(text, -1)
+	links := regexp.MustCompile(`rules/([a-z0-9-]+)\.md`).FindAllStringSubmatch(text, -1)
 	if len(links) < 30 {
 		t.Errorf("only %d links to rules", len(links))
 	}
@@ -80,7 +80,7 @@ func TestRows(t *testing.T) {
 		{Capability: validators.Capability{Name: "c", Title: "A third"}, Level: validators.Experimental, Gate: "Snapshot", Source: "VEP 97"},
 	})
 	want := "| Capability | Name | Level | Feature gate | In detail | Rule | Source |\n|---|---|---|---|---|---|---|\n" +
-		"| One \\| thing | `a` | unsupported | – | over two lines | [x-a](rules.md#x-a) | a manual |\n" +
+		"| One \\| thing | `a` | unsupported | – | over two lines | [x-a](rules/x-a.md) | a manual |\n" +
 		"| Another | `b` | experimental | `VSOCK`, off by default | – | – | VEP 97 |\n" +
 		"| A third | `c` | experimental | `Snapshot`, on by default | – | – | VEP 97 |\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {

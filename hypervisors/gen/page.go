@@ -22,6 +22,7 @@ to fail.**
 | unsupported | A VM with it cannot run, and is rejected. |
 | experimental | It needs a feature gate of KubeVirt. If a rule is named, a VM with it is rejected while the gate is off. |
 | deprecated | It works, and a later version removes it: there is a warning. |
+| ignored | KubeVirt accepts it, and it has no effect: there is a warning for what the author wrote. |
 
 A rule can be downgraded or switched off: see [the settings of rules](rule-settings.md). The page of each hypervisor
 describes its defaults. To add one: [adding a hypervisor](adding-a-hypervisor.md).
@@ -100,7 +101,7 @@ func rule(id string) string {
 	if id == "" {
 		return "–"
 	}
-	return fmt.Sprintf("[%s](rules.md#%s)", id, id)
+	return fmt.Sprintf("[%s](rules/%s.md)", id, id)
 }
 
 // cell is text for a cell of a table.

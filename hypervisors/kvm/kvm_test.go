@@ -3,8 +3,8 @@ package kvm_test
 import (
 	"testing"
 
+	"github.com/virtward/virtward/conformance/hypervisor"
 	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/test/conformance/hypervisor"
 )
 
 func TestKVM(t *testing.T) {

@@ -1,6 +1,7 @@
 package mshv
 
 import (
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
@@ -25,7 +26,7 @@ func NewDefaults(architecture string) (*Defaults, error) {
 // combined is the layer of mshv on one architecture. The CPU model that VEP 97 asks for is an x86 model.
 func combined(architecture string) mutators.Layer {
 	layer := mutators.Layer{Name: platform.MSHV + "/" + architecture}
-	if architecture == platform.AMD64 {
+	if architecture == architectures.AMD64 {
 		layer.Steps = []mutators.Step{
 			{Name: "cpu-model", Writes: []string{"domain.cpu.model"}, Fill: cpuModel},
 		}

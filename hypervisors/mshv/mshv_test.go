@@ -3,9 +3,10 @@ package mshv_test
 import (
 	"testing"
 
+	"github.com/virtward/virtward/api/architectures"
+	"github.com/virtward/virtward/conformance/hypervisor"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/test/conformance/hypervisor"
 )
 
 // How a cluster may name it: as VEP 97 does and as KubeVirt does, and with the feature gate closed.
@@ -69,7 +70,7 @@ func TestWhereTheRuleHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, hypervisor := range []string{platform.KVM, platform.MSHV} {
-		for _, architecture := range []string{platform.AMD64, platform.ARM64, platform.S390X} {
+		for _, architecture := range []string{architectures.AMD64, architectures.ARM64, architectures.S390X} {
 			validator, err := registry.Validator(hypervisor, architecture)
 			if err != nil {
 				t.Fatal(err)
@@ -78,7 +79,7 @@ func TestWhereTheRuleHolds(t *testing.T) {
 			for _, rule := range validator.Rules() {
 				has = has || rule.ID == "mshv-cpu-model"
 			}
-			if want := hypervisor == platform.MSHV && architecture == platform.AMD64; has != want {
+			if want := hypervisor == platform.MSHV && architecture == architectures.AMD64; has != want {
 				t.Errorf("%s/%s has the rule mshv-cpu-model: %v, want %v", hypervisor, architecture, has, want)
 			}
 		}

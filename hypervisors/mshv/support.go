@@ -3,6 +3,7 @@ package mshv
 import (
 	"fmt"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
@@ -17,7 +18,7 @@ func Support() validators.SupportTable {
 			Detail:     "with the gate off KubeVirt runs every VM on kvm, whatever the list says", Source: "VEP 97",
 		},
 		{
-			Hypervisor: platform.MSHV, Architecture: platform.AMD64, Level: validators.Unsupported,
+			Hypervisor: platform.MSHV, Architecture: architectures.AMD64, Level: validators.Unsupported,
 			Capability: validators.Capability{
 				Name: "other-cpu-model", Title: "A CPU model other than the hypervisor's", Uses: otherCPUModel,
 			},

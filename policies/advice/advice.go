@@ -23,10 +23,11 @@ func checks() []check {
 	return []check{
 		{rego.CheckQuantities, quantities},
 		{rego.CheckPatterns, patterns},
+		{rego.CheckImages, imagePrefixes},
 		{rego.CheckParameters, parameters},
 		{CheckNull, nulls},
 		{CheckOldObject, oldObjects},
-		{CheckAbsent, absentFields},
+		{rego.CheckAbsent, absentFields},
 	}
 }
 
@@ -43,12 +44,16 @@ type policy struct {
 	params map[string]any
 	// always are the fields below vm.spec that are never absent.
 	always []string
+	// reading are the variables that imagePrefixes follows.
+	reading map[string]bool
 	// conditions are the expressions of match.matchConditions.
 	conditions []*expression
 	// variables are the expressions of variables, by name.
 	variables map[string]*expression
 	all       []*expression
 	found     []diagnostics.Advice
+	// reads are those of all expressions; nil until a check needs them.
+	reads *reads
 }
 
 // expression is an expression of the policy.
@@ -68,7 +73,7 @@ func Of(spec *policyv1alpha1.VirtualMachinePolicySpec, always []string) []diagno
 		}
 	}
 	if spec.Rego != nil {
-		found := rego.Advise(spec.Rego.Module, p.params, spec.Params != nil && spec.Params.Schema != nil)
+		found := rego.Advise(spec.Rego.Module, p.params, spec.Params != nil && spec.Params.Schema != nil, p.canBeUndefined)
 		for i := range found {
 			found[i].Field, found[i].Warning = "spec.rego.module", true
 		}

@@ -34,40 +34,89 @@ func comparison(node celast.Expr) (operator string, left, right celast.Expr, ok 
 
 // quantities finds quantities that are compared as strings.
 func quantities(p *policy, e *expression) {
-	visit(e, func(node celast.Expr) {
-		operator, left, right, ok := comparison(node)
-		if !ok || !p.quantity(left) && !p.quantity(right) {
-			return
-		}
-		if operator != operators.Equals && operator != operators.NotEquals {
-			p.warn(e, node, "a quantity is compared as a string, so '16Gi' is less than '2Gi': use quantity(a).compareTo(quantity(b))")
-			return
-		}
-		for _, side := range []celast.Expr{left, right} {
-			if text, ok := literal(side); ok {
-				if canonical := rego.OtherQuantity(text); canonical != "" {
-					p.warn(e, node, "%q is never equal to a quantity, whose canonical form is %q: use quantity()", text, canonical)
-				}
+	places := &reads{policy: p}
+	places.each(e.tree.Expr(), scope{}, func(node celast.Expr, in scope) {
+		quantity := func(node celast.Expr) bool { return places.quantity(node, in) }
+		if operator, left, right, ok := comparison(node); ok && (quantity(left) || quantity(right)) {
+			if operator != operators.Equals && operator != operators.NotEquals {
+				p.warn(e, node, "a quantity is compared as a string, so '16Gi' is less than '2Gi': use quantity(a).compareTo(quantity(b))")
+				return
 			}
+			for _, side := range []celast.Expr{left, right} {
+				p.otherForm(e, node, side, in, quantity)
+			}
+			return
+		}
+		if node.Kind() != celast.CallKind {
+			return
+		}
+		call := node.AsCall()
+		switch {
+		case call.FunctionName() == operators.In && quantity(call.Args()[0]):
+			p.otherForm(e, node, call.Args()[1], in, quantity)
+		case call.IsMemberFunction() && slices.Contains(textFunctions, call.FunctionName()) && quantity(call.Target()),
+			slices.Contains(numberFunctions, call.FunctionName()) && len(call.Args()) == 1 && quantity(call.Args()[0]):
+			p.warn(e, node, "the text of a quantity is its canonical form, such as '8Gi' for 8192Mi: use quantity() to read the amount")
 		}
 	})
 }
 
-// quantity reports whether an expression reads a field that is a quantity.
-func (p *policy) quantity(node celast.Expr) bool {
-	steps, root := export.Chain(node)
-	if root == "" && node.Kind() == celast.CallKind && node.AsCall().IsMemberFunction() && node.AsCall().FunctionName() == "orValue" {
-		steps, root = export.Chain(node.AsCall().Target())
+// textFunctions are functions of strings whose results depend on the form of a quantity, and numberFunctions those that fail
+// on most forms.
+var (
+	textFunctions = []string{
+		"startsWith", "endsWith", "contains", "matches", "find", "findAll", "replace", "split", "substring", "indexOf", "lastIndexOf", "charAt", "size",
 	}
-	switch {
-	case root == "variables" && len(steps) == 1 && p.variables[steps[0]] != nil:
-		v := p.variables[steps[0]]
-		// A variable can read only those before it, so this ends.
-		return len(v.text) > 0 && !strings.Contains(v.text, "variables."+steps[0]) && p.quantity(v.tree.Expr())
-	case !slices.Contains([]string{"vm", "object", "oldObject", "instancetype"}, root):
+	numberFunctions = []string{"int", "uint", "double"}
+)
+
+// otherForm warns of texts that are quantities in another than their canonical form: a text, the elements of a list, a variable of a
+// macro over these, or a parameter with them.
+func (p *policy) otherForm(e *expression, node, side celast.Expr, in scope, quantity func(celast.Expr) bool) {
+	all := p.texts(side)
+	if side.Kind() == celast.IdentKind {
+		all = in[side.AsIdent()].texts
+	}
+	for _, text := range all {
+		if canonical := rego.OtherQuantity(text); canonical != "" {
+			p.warn(e, node, "%q is never equal to a quantity, whose canonical form is %q: use quantity()", text, canonical)
+			return
+		}
+	}
+	if steps, root := export.Chain(side); len(steps) > 0 && slices.Contains([]string{"params", "object", "oldObject", "namespaceObject"}, root) &&
+		(root != "params" || p.params == nil) && !quantity(side) {
+		p.warn(e, node, "%s.%s is equal to a quantity only in canonical form, such as '8Gi' for 8192Mi: use quantity()", root, strings.Join(steps, "."))
+	}
+}
+
+// texts returns the strings that an expression consists of, as far as they are known.
+func (p *policy) texts(node celast.Expr) (all []string) {
+	if text, ok := literal(node); ok {
+		return []string{text}
+	}
+	if node.Kind() == celast.ListKind {
+		for _, element := range node.AsList().Elements() {
+			all = append(all, p.texts(element)...)
+		}
+		return all
+	}
+	if steps, root := export.Chain(node); root == "params" && p.params != nil {
+		return rego.Texts(rego.Parameter(p.params, steps))
+	}
+	return nil
+}
+
+// quantity reports whether an expression reads a field that is a quantity.
+func (r *reads) quantity(node celast.Expr, in scope) bool {
+	if node.Kind() == celast.CallKind && node.AsCall().FunctionName() == "string" && len(node.AsCall().Args()) == 1 {
+		return r.quantity(node.AsCall().Args()[0], in)
+	}
+	at, ok := r.locate(node, in)
+	if !ok || !slices.Contains([]string{"vm", "object", "oldObject", "instancetype", "pod"}, at.root) {
 		return false
 	}
-	return rego.IsQuantity(steps)
+	// The variable of a macro over a map is a key.
+	return len(at.steps) > 0 && at.steps[len(at.steps)-1] != element && rego.IsQuantity(at.steps)
 }
 
 // literal returns a string that is written in the expression.
@@ -138,7 +187,7 @@ func nulls(p *policy, e *expression) {
 		case read.Kind() == celast.CallKind && slices.Contains([]string{operators.OptSelect, operators.OptIndex}, read.AsCall().FunctionName()):
 			p.warn(e, node, "an optional is never null: use hasValue() or orValue()")
 		case read.Kind() == celast.SelectKind && !read.AsSelect().IsTestOnly():
-			if _, root := export.Chain(read); slices.Contains([]string{"vm", "object", "oldObject", "instancetype", "preference"}, root) {
+			if _, root := export.Chain(read); slices.Contains([]string{"vm", "object", "oldObject", "instancetype", "preference", "pod", "domain"}, root) {
 				p.warn(e, node, "a field that is not set is absent, not null, and reading it fails: use has()")
 			}
 		}
@@ -158,23 +207,22 @@ func oldObjects(p *policy, e *expression) {
 	if slices.ContainsFunc(append([]*expression{e}, p.conditions...), distinguishes) {
 		return
 	}
-	warned := false
-	visit(e, func(node celast.Expr) {
-		if warned || node.Kind() != celast.SelectKind && (node.Kind() != celast.CallKind || node.AsCall().FunctionName() != operators.Index) {
+	for r := range p.readsIn(e) {
+		if _, root := export.Chain(r.node); root == rootOldObject {
+			p.warn(e, r.node, "oldObject is null on CREATE, so the policy cannot be evaluated: write oldObject == null || …, or match only UPDATE")
 			return
 		}
-		if _, root := export.Chain(node); root == "oldObject" {
-			warned = true
-			p.warn(e, node, "oldObject is null on CREATE, so the policy cannot be evaluated: write oldObject == null || …, or match only UPDATE")
-		}
-	})
+	}
 }
 
-// distinguishes reports whether an expression reads the operation, or compares one of the objects with null.
+// distinguishes reports whether an expression reads the operation, tests a field of the old object, or compares one of the objects
+// with null.
 func distinguishes(e *expression) bool {
 	found := false
 	visit(e, func(node celast.Expr) {
 		if steps, root := export.Chain(node); root == "request" && len(steps) == 1 && steps[0] == "operation" {
+			found = true
+		} else if root == rootOldObject && node.Kind() == celast.SelectKind && node.AsSelect().IsTestOnly() {
 			found = true
 		}
 		if _, left, right, ok := comparison(node); ok && (isNull(left) && isObject(right) || isNull(right) && isObject(left)) {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/texts"
@@ -23,8 +25,10 @@ type Note struct {
 	Field string `json:"field,omitempty"`
 	// Message says what differs.
 	Message string `json:"message"`
-	// Lost reports whether the policy lacks a part of the original, or does not compile.
+	// Lost reports whether the policy lacks a part of the original, does not compile, or has a finding of lint.
 	Lost bool `json:"lost"`
+	// Reason is the id of one of Reasons, or the name of a check of lint; empty for other differences.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Result is what one object became.
@@ -45,15 +49,22 @@ func (r *Result) Complete() bool {
 }
 
 // Convert returns the policies that the objects become, in the order of the objects. Bindings, exceptions and parameters
-// become parts of the policies that they are for. A policy with several bindings becomes several policies.
-func Convert(env *cel.Environment, objects []*unstructured.Unstructured) []Result {
-	c := &converter{env: env, files: sorted(objects), names: map[string]bool{}}
+// become parts of the policies that they are for. A policy with several bindings becomes several policies. always are the
+// fields below vm.spec that each virtual machine has, as for advice.Of.
+func Convert(env *cel.Environment, objects []*unstructured.Unstructured, always []string) []Result {
+	c := &converter{env: env, always: always, files: sorted(objects), names: map[string]bool{}}
 	for i, object := range objects {
-		switch kindOf(object) {
-		case native:
+		switch kind := kindOf(object); {
+		case kind == native:
 			c.native(i, object)
-		case kyverno, kyvernoNamespaced:
+		case kind == kyverno || kind == kyvernoNamespaced:
 			c.kyverno(i, object)
+		case kind == clusterPolicy || kind == namespacedPolicy:
+			c.clusterPolicy(i, object)
+		case kind == constraintTemplate:
+			c.template(i, object)
+		case kind.Group == constraintGroup:
+			c.constraint(i, object)
 		default:
 			c.other(i, object)
 		}
@@ -64,14 +75,21 @@ func Convert(env *cel.Environment, objects []*unstructured.Unstructured) []Resul
 // converter converts the objects of some files.
 type converter struct {
 	env     *cel.Environment
+	always  []string
 	files   *files
 	names   map[string]bool
 	results []Result
 }
 
-// leave adds a result without a policy.
-func (c *converter) leave(i int, object *unstructured.Unstructured, lost bool, message string) {
-	c.results = append(c.results, Result{Index: i, Source: described(object), Notes: []Note{{Message: message, Lost: lost}}})
+// leave adds a result without a policy. Without a message, it is that of the reason.
+func (c *converter) leave(i int, object *unstructured.Unstructured, reason, message string) {
+	note := Note{Message: cmp.Or(message, because(reason)), Lost: reason != NotAPolicy, Reason: reason}
+	c.results = append(c.results, Result{Index: i, Source: described(object), Notes: []Note{note}})
+}
+
+// unreadable adds a result for an object that cannot be decoded.
+func (c *converter) unreadable(i int, object *unstructured.Unstructured, err error) {
+	c.leave(i, object, Unreadable, because(Unreadable)+": "+err.Error())
 }
 
 // described returns the kind and the name of an object.
@@ -89,13 +107,13 @@ func (c *converter) add(o *original) {
 		return
 	}
 	parts, notes := o.match()
-	o.notes = append(o.notes, notes...)
-	if len(parts) == 0 {
-		c.results = append(c.results, Result{Index: o.index, Source: o.source(), Notes: append(o.notes, Note{
-			Message: "it matches no VirtualMachine, VirtualMachineInstance or VirtualMachinePool", Lost: true,
-		})})
+	if len(parts) == 0 { // everything else is beside the point
+		c.results = append(c.results, Result{Index: o.index, Source: o.source(), Notes: []Note{{
+			Message: because(NoVirtualMachine), Lost: true, Reason: NoVirtualMachine,
+		}}})
 		return
 	}
+	o.notes = append(o.notes, notes...)
 	for i := range parts {
 		r := Result{Index: o.index, Source: o.source(), Notes: slices.Clone(o.notes)}
 		d := &draft{original: o, files: c.files, result: &r}
@@ -106,6 +124,7 @@ func (c *converter) add(o *original) {
 		}
 		r.Policy.Name = c.unique(name, &r)
 		c.check(&r)
+		c.lint(&r)
 		c.results = append(c.results, r)
 	}
 }
@@ -129,32 +148,66 @@ const maxQuoted = 80
 // check compiles the policy. An error is a note: the cluster would not accept it. The compiler of native policies does not
 // know the types of objects: where that makes the difference, the expression is written without types.
 func (c *converter) check(r *Result) {
-	_, problems := policies.Compile(c.env, r.Policy, nil)
 	untyped := map[string]string{}
-	for _, p := range problems {
-		if p.Warning {
-			continue
-		}
-		text := expressionAt(&r.Policy.Spec, p.Field)
-		if text == nil {
-			continue
-		}
-		if strings.HasSuffix(p.Field, ".fieldPath") { // the path was a guess
-			*text = ""
-		} else if changed, err := export.Untyped(*text); err == nil && untyped[p.Field] == "" {
-			untyped[p.Field], *text = p.Message, changed
-		}
+	for c.untype(r, untyped) { // an error in a variable hides those in what reads it
 	}
-	_, problems = policies.Compile(c.env, r.Policy, nil)
-	for _, p := range problems {
-		if !p.Warning {
-			delete(untyped, p.Field)
-			r.Notes = append(r.Notes, Note{Field: p.Field, Message: "it does not compile: " + p.Message + pointer(p.Message), Lost: true})
-		}
+	c.untypeVariables(r, untyped)
+	for _, p := range c.problems(r.Policy) {
+		delete(untyped, p.Field)
+		r.Notes = append(r.Notes, Note{Field: p.Field, Message: notCompiling + p.Message + pointer(p.Message), Lost: true})
 	}
 	for _, field := range slices.Sorted(maps.Keys(untyped)) {
 		r.Notes = append(r.Notes, Note{Field: field, Message: "the object has no type here, as in the original; with its type: " + untyped[field]})
 	}
+}
+
+// untype writes expressions that do not compile without types, and reports whether it changed one.
+func (c *converter) untype(r *Result, untyped map[string]string) (changed bool) {
+	for _, p := range c.problems(r.Policy) {
+		text := expressionAt(&r.Policy.Spec, p.Field)
+		if text == nil || *text == "" || untyped[p.Field] != "" {
+			continue
+		}
+		if strings.HasSuffix(p.Field, ".fieldPath") { // the path was a guess
+			*text, changed = "", true
+		} else if without, err := export.Untyped(*text); err == nil && without != *text {
+			untyped[p.Field], *text, changed = p.Message, without, true
+		}
+	}
+	return changed
+}
+
+// untypeVariables writes variables without types, if an expression compiles only then.
+func (c *converter) untypeVariables(r *Result, untyped map[string]string) {
+	before := c.problems(r.Policy)
+	if len(before) == 0 || len(r.Policy.Spec.Variables) == 0 {
+		return
+	}
+	variables := slices.Clone(r.Policy.Spec.Variables)
+	var changed []string
+	for i := range r.Policy.Spec.Variables {
+		v := &r.Policy.Spec.Variables[i]
+		if text, err := export.Untyped(v.Expression); err == nil && text != v.Expression {
+			v.Expression, changed = text, append(changed, fmt.Sprintf("spec.variables[%d].expression", i))
+		}
+	}
+	if len(c.problems(r.Policy)) >= len(before) {
+		r.Policy.Spec.Variables = variables
+		return
+	}
+	for _, field := range changed {
+		if untyped[field] == "" {
+			untyped[field] = before[0].Message
+		}
+	}
+}
+
+const notCompiling = "it does not compile: "
+
+// problems returns the errors of a policy.
+func (c *converter) problems(policy *policyv1alpha1.VirtualMachinePolicy) []diagnostics.Problem {
+	_, found := policies.Compile(c.env, policy, nil)
+	return slices.DeleteFunc(found, func(p diagnostics.Problem) bool { return p.Warning })
 }
 
 // expressionAt returns an expression, or a fieldPath, of a policy; nil if the field is none.

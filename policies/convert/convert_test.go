@@ -16,6 +16,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/convert"
@@ -96,7 +97,7 @@ func TestConvert(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			results := convert.Convert(environment(t), objects(t, file))
+			results := convert.Convert(environment(t), objects(t, file), effective.AlwaysSet())
 			golden(t, filepath.Join("testdata", "goldens", filepath.Base(file)), printed(t, results))
 			for i := range results {
 				again(t, &results[i])
@@ -148,7 +149,7 @@ func TestPublic(t *testing.T) {
 	for _, original := range originals {
 		folder := filepath.Dir(original)
 		t.Run(filepath.Base(folder), func(t *testing.T) {
-			results := convert.Convert(environment(t), objects(t, original, filepath.Join(folder, "params.yaml")))
+			results := convert.Convert(environment(t), objects(t, original, filepath.Join(folder, "params.yaml")), effective.AlwaysSet())
 			results = slices.DeleteFunc(results, func(r convert.Result) bool { return r.Policy == nil && r.Complete() })
 			for i := range results {
 				if !results[i].Complete() {
@@ -191,7 +192,7 @@ func TestComments(t *testing.T) {
 	if err := unstructured.SetNestedField(object.Object, "x", "spec", "b\n  enforcement: Audit"); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range convert.Convert(environment(t), []*unstructured.Unstructured{object}) {
+	for _, r := range convert.Convert(environment(t), []*unstructured.Unstructured{object}, effective.AlwaysSet()) {
 		again(t, &r)
 		text, err := r.YAML()
 		if err != nil {
@@ -231,7 +232,7 @@ func FuzzConvert(f *testing.F) {
 		for _, d := range found {
 			all = append(all, d.Object)
 		}
-		for _, r := range convert.Convert(env, all) {
+		for _, r := range convert.Convert(env, all, effective.AlwaysSet()) {
 			again(t, &r)
 			if r.Policy == nil || !r.Complete() {
 				continue

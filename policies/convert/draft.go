@@ -93,15 +93,16 @@ func (d *draft) match(p part) {
 		bound = &admissionregistrationv1.MatchResources{}
 	}
 	if slices.Contains(p.operations, policyv1alpha1.PolicyDelete) {
-		d.note(false, "spec.match.operations", "deletions are admitted while Virtward is down, unless a value of the chart changes that: see docs/policies.md")
+		d.note(false, "spec.match.operations", "deletions are admitted while Virtward is down, unless a value of the chart changes that: see docs/policy-requests.md")
 	}
+	m.ExcludedUsers, m.ExcludedGroups = d.excludedUsers, d.excludedGroups
 	m.NamespaceSelector = both(constraints.NamespaceSelector, bound.NamespaceSelector)
 	m.ObjectSelector = both(constraints.ObjectSelector, bound.ObjectSelector)
 	for _, c := range d.original.spec.MatchConditions {
 		at := fmt.Sprintf("spec.match.matchConditions[%d].expression", len(m.MatchConditions))
 		m.MatchConditions = append(m.MatchConditions, policyv1alpha1.PolicyCondition{Name: texts.Shorten(c.Name, 63), Expression: d.expression(c.Expression, at)})
 	}
-	for _, c := range slices.Concat(p.conditions(), d.conditions) {
+	for _, c := range slices.Concat(p.conditions(), d.further(p)) {
 		for slices.ContainsFunc(m.MatchConditions, func(other policyv1alpha1.PolicyCondition) bool { return other.Name == c.Name }) {
 			c.Name = valid(c.Name + "-2")
 		}
@@ -130,6 +131,15 @@ func (d *draft) validation(v *admissionregistrationv1.Validation) {
 
 // params writes the parameters.
 func (d *draft) params() {
+	if d.values != nil {
+		raw, err := json.Marshal(d.values)
+		if err != nil {
+			d.note(true, "spec.params", "the parameters cannot be copied: %s", texts.OneLine(err.Error()))
+			return
+		}
+		d.spec.Params = &policyv1alpha1.PolicyParams{Values: &apiextensionsv1.JSON{Raw: raw}}
+		return
+	}
 	kind, ref := d.original.spec.ParamKind, d.binding.ParamRef
 	if kind == nil || ref == nil {
 		return

@@ -27,8 +27,8 @@ var pointers = map[string]string{
 	"resource":              "Virtward has no lookups; vm has the fields of the instancetype and the preference, namespaceObject has the namespace",
 	"globalContext":         "Virtward has no lookups: use params with a ConfigMap",
 	"http":                  "policies make no calls",
-	"image":                 "use virtward.image, see docs/policies.md",
-	"images":                "vm.spec.volumes has the containerDisks; use virtward.image, see docs/policies.md",
+	"image":                 "use virtward.image, see docs/policy-references.md",
+	"images":                "vm.spec.volumes has the containerDisks; use virtward.image, see docs/policy-references.md",
 	"getImageData":          "policies do not read registries",
 	"verifyImageSignatures": "Virtward does not verify signatures",
 	"generator":             "Virtward does not create objects",
@@ -79,35 +79,9 @@ func (d *draft) collect(node celast.Expr, found *[]path) {
 		}
 		return
 	}
-	for _, child := range children(node) {
+	for _, child := range export.Children(node) {
 		d.collect(child, found)
 	}
-}
-
-// children returns the nodes below a node.
-func children(node celast.Expr) []celast.Expr {
-	switch node.Kind() {
-	case celast.SelectKind:
-		return []celast.Expr{node.AsSelect().Operand()}
-	case celast.CallKind:
-		call := node.AsCall()
-		if call.IsMemberFunction() {
-			return append([]celast.Expr{call.Target()}, call.Args()...)
-		}
-		return call.Args()
-	case celast.ListKind:
-		return node.AsList().Elements()
-	case celast.MapKind:
-		var all []celast.Expr
-		for _, entry := range node.AsMap().Entries() {
-			all = append(all, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		}
-		return all
-	case celast.ComprehensionKind:
-		c := node.AsComprehension()
-		return []celast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()}
-	}
-	return nil
 }
 
 // common returns the field that all paths have in common; empty if that is the whole spec, or a key that no path can

@@ -20,7 +20,16 @@ var (
 	kyverno           = schema.GroupKind{Group: "policies.kyverno.io", Kind: "ValidatingPolicy"}
 	kyvernoNamespaced = schema.GroupKind{Group: "policies.kyverno.io", Kind: "NamespacedValidatingPolicy"}
 	kyvernoException  = schema.GroupKind{Group: "policies.kyverno.io", Kind: "PolicyException"}
+
+	clusterPolicy    = schema.GroupKind{Group: "kyverno.io", Kind: "ClusterPolicy"}
+	namespacedPolicy = schema.GroupKind{Group: "kyverno.io", Kind: "Policy"}
+	clusterException = schema.GroupKind{Group: "kyverno.io", Kind: "PolicyException"}
+
+	constraintTemplate = schema.GroupKind{Group: "templates.gatekeeper.sh", Kind: "ConstraintTemplate"}
 )
+
+// constraintGroup is the group of Gatekeeper's constraints. Their kinds are those of their templates.
+const constraintGroup = "constraints.gatekeeper.sh"
 
 func kindOf(object *unstructured.Unstructured) schema.GroupKind {
 	return object.GroupVersionKind().GroupKind()
@@ -29,7 +38,7 @@ func kindOf(object *unstructured.Unstructured) schema.GroupKind {
 // files are the objects that belong to policies.
 type files struct {
 	objects []*unstructured.Unstructured
-	// policies are the names of the native policies, and of Kyverno's with their kinds.
+	// policies are the names of the native policies, and of Kyverno's with their kinds, as exceptions name them.
 	policies map[schema.GroupKind]map[string]bool
 }
 
@@ -40,7 +49,7 @@ func sorted(objects []*unstructured.Unstructured) *files {
 		if f.policies[kind] == nil {
 			f.policies[kind] = map[string]bool{}
 		}
-		f.policies[kind][object.GetName()] = true
+		f.policies[kind][qualified(object)] = true
 	}
 	return f
 }
@@ -92,6 +101,11 @@ func decode(object *unstructured.Unstructured, into any) (unknown []string, err 
 	if err != nil || !found {
 		return nil, errors.New("spec must be an object")
 	}
+	return decodeValue(value, into)
+}
+
+// decodeValue reads a value into its Go type. It returns the names of unknown fields.
+func decodeValue(value map[string]any, into any) (unknown []string, err error) {
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(value, into, true)
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		for _, one := range strict.Errors() {

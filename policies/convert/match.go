@@ -44,17 +44,21 @@ var operations = []policyv1alpha1.PolicyOperation{policyv1alpha1.PolicyCreate, p
 
 // match returns the parts that the policy and its binding match together.
 func (o *original) match() ([]part, []Note) {
-	var notes []Note
+	if o.matched != nil {
+		return parts(o.matched), nil
+	}
 	constraints := o.spec.MatchConstraints
 	if constraints == nil {
 		constraints = &admissionregistrationv1.MatchResources{}
 	}
 	found := cells(constraints)
-	notes = append(notes, others("spec.matchConstraints", constraints.ResourceRules)...)
+	notes := others("spec.matchConstraints", constraints.ResourceRules)
 	if resources := o.binding.MatchResources; resources != nil && (len(resources.ResourceRules) > 0 || len(resources.ExcludeResourceRules) > 0) {
 		bound := *resources
 		if len(bound.ResourceRules) == 0 {
 			bound.ResourceRules = constraints.ResourceRules
+		} else if len(others("", bound.ResourceRules)) == 0 { // what the policy matches beyond the binding has no effect
+			notes = nil
 		}
 		found = intersected(found, cells(&bound))
 	}
@@ -134,8 +138,8 @@ func others(field string, rules []admissionregistrationv1.NamedRuleWithOperation
 			notes = append(notes, Note{Field: "spec.match.kinds", Lost: true, Message: fmt.Sprintf("%s also matches %s of %s: keep the original for these resources",
 				at, quotedList(unmatched), quotedList(rule.APIGroups))})
 		}
-		if slices.Contains(rule.Resources, "*") || slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.Resources, "*/*") {
-			notes = append(notes, Note{Field: "spec.match.kinds", Message: at + " matches all resources: Virtward matches only virtual machines"})
+		if left := beside(rule); left != "" && !slices.ContainsFunc(unmatched, func(r string) bool { return strings.HasPrefix(r, "*") }) {
+			notes = append(notes, Note{Field: "spec.match.kinds", Lost: true, Message: fmt.Sprintf("%s also matches %s: keep the original for these resources", at, left)})
 		}
 		if slices.Contains(rule.Operations, admissionregistrationv1.Connect) {
 			notes = append(notes, Note{Field: "spec.match.operations", Lost: true, Message: at + " also matches CONNECT: keep the original for this operation"})
@@ -143,6 +147,26 @@ func others(field string, rules []admissionregistrationv1.NamedRuleWithOperation
 	}
 	return notes
 }
+
+// beside returns what a rule for all resources matches besides those of policies; it is empty if there is nothing.
+func beside(rule *admissionregistrationv1.NamedRuleWithOperations) string {
+	if !slices.Contains(rule.Resources, "*") && !slices.Contains(rule.Resources, "*/*") {
+		return ""
+	}
+	groups := slices.DeleteFunc(slices.Clone(rule.APIGroups), func(group string) bool { return group == poolGroup })
+	switch {
+	case slices.Contains(groups, "*"):
+		return "all other resources of the cluster"
+	case len(groups) > 0:
+		return "all other resources of " + quotedList(groups)
+	case slices.Contains(rule.Resources, "*/*"):
+		return "subresources"
+	}
+	return ""
+}
+
+// poolGroup has no resources but those of virtual machine pools.
+const poolGroup = "pool.kubevirt.io"
 
 // quotedList joins names for a message. The core group has an empty name.
 func quotedList(list []string) string {

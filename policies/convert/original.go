@@ -28,13 +28,26 @@ type original struct {
 	bound       bool
 	// several reports whether the policy has other bindings.
 	several bool
-	// conditions are those of exceptions.
-	conditions []policyv1alpha1.PolicyCondition
-	notes      []Note
+	// part is the name of the rule of the policy, or the kind and the name of what it belongs to; empty for a whole policy.
+	part string
+	// suffix is added to the name of the policy.
+	suffix string
+	// matched is what the policy matches, if that is not in the form of native policies.
+	matched map[cell]names
+	// conditions are those of exceptions, and what a match has beyond that of native policies.
+	conditions []condition
+	// excludedUsers and excludedGroups are those of the match.
+	excludedUsers, excludedGroups []string
+	// values are parameters that are not in an object of their own.
+	values map[string]any
+	notes  []Note
 }
 
 func (o *original) source() string {
 	text := o.kind + " " + o.name
+	if o.part != "" {
+		text += " " + o.part
+	}
 	if o.bindingName != "" {
 		text += " with the binding " + o.bindingName
 	}
@@ -46,7 +59,7 @@ func (o *original) policyName() string {
 	if o.several {
 		return o.bindingName
 	}
-	return o.name
+	return o.name + o.suffix
 }
 
 // valid returns a name that a policy can have.
@@ -86,7 +99,7 @@ func (c *converter) native(i int, object *unstructured.Unstructured) {
 	one := original{index: i, kind: object.GetKind(), name: object.GetName(), annotations: object.GetAnnotations()}
 	unknown, err := decode(object, &one.spec)
 	if err != nil {
-		c.leave(i, object, true, "it cannot be read: "+err.Error())
+		c.unreadable(i, object, err)
 		return
 	}
 	one.unknown(unknown)
@@ -104,7 +117,7 @@ func (c *converter) native(i int, object *unstructured.Unstructured) {
 		o.notes, o.several, o.bound, o.bindingName = append([]Note(nil), one.notes...), len(bindings) > 1, true, binding.GetName()
 		unknown, err := decode(binding, &o.binding)
 		if err != nil {
-			c.leave(i, binding, true, "it cannot be read: "+err.Error())
+			c.unreadable(i, binding, err)
 			continue
 		}
 		o.unknown(unknown)
@@ -144,7 +157,7 @@ func (c *converter) kyverno(i int, object *unstructured.Unstructured) {
 	var spec kyvernoSpec
 	unknown, err := decode(object, &spec)
 	if err != nil {
-		c.leave(i, object, true, "it cannot be read: "+err.Error())
+		c.unreadable(i, object, err)
 		return
 	}
 	o.unknown(unknown)
@@ -210,7 +223,7 @@ func (c *converter) exceptions(o *original, kind string) {
 			for _, condition := range spec.MatchConditions {
 				all = append(all, bracketed(condition.Expression))
 			}
-			o.conditions = append(o.conditions, policyv1alpha1.PolicyCondition{Name: valid("not-" + object.GetName()), Expression: "!" + bracketed(strings.Join(all, " && "))})
+			o.require(valid("not-"+object.GetName()), "!"+bracketed(strings.Join(all, " && ")))
 		}
 	}
 }

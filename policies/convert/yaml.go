@@ -61,6 +61,9 @@ func (r *Result) YAML() ([]byte, error) {
 
 // text returns the note for a comment.
 func (n Note) text() string {
+	if strings.HasPrefix(n.Reason, checkPrefix) {
+		return "CHECK: " + n.Message + " [" + n.Reason + "]"
+	}
 	if n.Lost {
 		return "NOT CONVERTED: " + n.Message
 	}

@@ -33,6 +33,8 @@ type Cluster struct {
 	// not match.
 	Namespace string
 	Exempt    []string
+	// ExemptByLabel tells that the webhooks do not match namespaces with the label policyv1alpha1.ExemptLabel either.
+	ExemptByLabel bool
 	// KubeVirt are the names of KubeVirt's own accounts.
 	KubeVirt []string
 }

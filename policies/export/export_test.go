@@ -148,15 +148,26 @@ func TestOriginal(t *testing.T) {
 // TestNamespacesThatTheWebhooksDoNotSee tests that the native policy excludes them too, each once.
 func TestNamespacesThatTheWebhooksDoNotSee(t *testing.T) {
 	in := cluster
-	in.Exempt = []string{"build", "kube-system", "virtward-system"}
+	in.Exempt, in.ExemptByLabel = []string{"build", "kube-system", "virtward-system"}, true
 	native, problems := export.Export(compile(t, "p", "enforcement: Deny"+valid), in, noon)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	got := native.Policy.Spec.MatchConstraints.NamespaceSelector.MatchExpressions
-	want := []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: "NotIn", Values: []string{"kube-system", "virtward-system", "build"}}}
+	want := []metav1.LabelSelectorRequirement{
+		{Key: "virtward.io/exempt", Operator: "NotIn", Values: []string{"true"}},
+		{Key: "kubernetes.io/metadata.name", Operator: "NotIn", Values: []string{"kube-system", "virtward-system", "build"}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the selector (-want +got):\n%s", diff)
+	}
+	env, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, ok := export.Original(env, &native.Policy.Spec, native.Policy.Name, policyv1alpha1.PolicyDeny)
+	if !ok || policy.Spec.Match.NamespaceSelector != nil {
+		t.Errorf("the original is %v, found: %t", policy, ok)
 	}
 }
 
@@ -385,9 +396,9 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, _ := strings.Cut(string(page), "    apiVersion: policy.virtward.io")
-	block, _, found := strings.Cut(block, "\n\n")
-	_, spec, foundToo := strings.Cut(block, "\n    spec:\n")
+	_, block, _ := strings.Cut(string(page), "```yaml\napiVersion: policy.virtward.io")
+	block, _, found := strings.Cut(block, "```")
+	_, spec, foundToo := strings.Cut(block, "\nspec:\n")
 	if !found || !foundToo {
 		t.Fatal("there is no policy")
 	}

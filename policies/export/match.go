@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/policies"
 )
@@ -25,12 +26,14 @@ type resource struct {
 	name     string
 }
 
-// resources returns the kinds that can be exported. The API server converts requests for other served versions.
-var resources = map[policyv1alpha1.PolicyKind]resource{
-	policyv1alpha1.PolicyVirtualMachine:         {"kubevirt.io", []string{"v1", "v1alpha3"}, "virtualmachines"},
-	policyv1alpha1.PolicyVirtualMachineInstance: {"kubevirt.io", []string{"v1", "v1alpha3"}, "virtualmachineinstances"},
-	policyv1alpha1.PolicyVirtualMachinePool:     {"pool.kubevirt.io", []string{"v1beta1", "v1alpha1"}, "virtualmachinepools"},
-}
+// resources has the kinds that can be exported. The API server converts requests for other served versions.
+var resources = func() map[policyv1alpha1.PolicyKind]resource {
+	all := map[policyv1alpha1.PolicyKind]resource{}
+	for _, m := range apikinds.MachineKinds((*apikinds.Machine).Native) {
+		all[policyv1alpha1.PolicyKind(m.Kind)] = resource{m.Group, m.Versions, m.Plural}
+	}
+	return all
+}()
 
 // kubeSystem is a namespace that no policy applies to.
 const kubeSystem = "kube-system"
@@ -60,6 +63,11 @@ func constraints(match *policyv1alpha1.PolicyMatch, cluster *Cluster) *admission
 	selector := &metav1.LabelSelector{}
 	if match.NamespaceSelector != nil {
 		selector = match.NamespaceSelector.DeepCopy()
+	}
+	if cluster.ExemptByLabel {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: policyv1alpha1.ExemptLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"true"},
+		})
 	}
 	exempt := []string{kubeSystem}
 	for _, name := range slices.Concat([]string{cluster.Namespace}, cluster.Exempt) {

@@ -3,12 +3,12 @@ package export
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time" //nolint:depguard // the time comes in as a value; there is no clock here
 
 	"github.com/google/cel-go/common/ast"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/texts"
 )
 
 // maxNamed is the number of fields that one note names.
@@ -61,13 +61,9 @@ func (n *notes) endsAt() string {
 }
 
 // listed joins texts for a sentence, without duplicates.
-func listed(texts []string) string {
-	slices.Sort(texts)
-	texts = slices.Compact(texts)
-	if more := len(texts) - maxNamed; more > 0 {
-		return strings.Join(texts[:maxNamed], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return strings.Join(texts, ", ")
+func listed(all []string) string {
+	slices.Sort(all)
+	return texts.First(slices.Compact(all), maxNamed)
 }
 
 // quantities are the names of fields that are quantities, or maps of them.

@@ -77,6 +77,10 @@ func guessMatch(constraints *admissionregistrationv1.MatchResources, match *poli
 		if own.MatchExpressions[last].Key == corev1.LabelMetadataName {
 			cluster.Exempt = own.MatchExpressions[last].Values
 			own.MatchExpressions = own.MatchExpressions[:last]
+			if last > 0 && own.MatchExpressions[last-1].Key == policyv1alpha1.ExemptLabel {
+				cluster.ExemptByLabel = true
+				own.MatchExpressions = own.MatchExpressions[:last-1]
+			}
 		}
 		if len(own.MatchLabels) > 0 || len(own.MatchExpressions) > 0 {
 			match.NamespaceSelector = own

@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apiserver/pkg/cel/environment"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 )
 
@@ -20,9 +21,22 @@ var today = sync.OnceValues(func() (*celgo.Env, error) {
 	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Env(environment.NewExpressions)
 })
 
+// parseToday is parse as a current API server does it.
+func parseToday(text string) (*expression, error) {
+	env, err := today()
+	if err != nil {
+		return nil, err
+	}
+	return parse(env, text)
+}
+
 // Kinds returns the kinds that native policies and VirtualMachinePolicies can match, in the order of documentation.
 func Kinds() []policyv1alpha1.PolicyKind {
-	return []policyv1alpha1.PolicyKind{policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyVirtualMachineInstance, policyv1alpha1.PolicyVirtualMachinePool}
+	var kinds []policyv1alpha1.PolicyKind
+	for _, m := range apikinds.MachineKinds((*apikinds.Machine).Native) {
+		kinds = append(kinds, policyv1alpha1.PolicyKind(m.Kind))
+	}
+	return kinds
 }
 
 // Resource returns a kind of Kinds in the terms of the API server.
@@ -36,11 +50,7 @@ func List(texts []string) string { return quotedList(texts) }
 
 // Tree returns the syntax tree of an expression.
 func Tree(text string) (*ast.AST, error) {
-	env, err := today()
-	if err != nil {
-		return nil, err
-	}
-	e, err := parse(env, text)
+	e, err := parseToday(text)
 	if err != nil {
 		return nil, err
 	}
@@ -71,15 +81,83 @@ func Chain(node ast.Expr) (steps []string, root string) {
 	return nil, ""
 }
 
+// Tail returns the fields that a node selects at its end, whatever it begins with.
+func Tail(node ast.Expr) []string {
+	switch node.Kind() {
+	case ast.SelectKind:
+		return append(Tail(node.AsSelect().Operand()), node.AsSelect().FieldName())
+	case ast.CallKind:
+		call := node.AsCall()
+		if name := call.FunctionName(); name == operators.OptSelect || name == operators.Index || name == operators.OptIndex {
+			if key, ok := call.Args()[1].AsLiteral().(types.String); ok {
+				return append(Tail(call.Args()[0]), string(key))
+			}
+		}
+	}
+	return nil
+}
+
+// Children returns the nodes below a node.
+func Children(node ast.Expr) []ast.Expr {
+	switch node.Kind() {
+	case ast.SelectKind:
+		return []ast.Expr{node.AsSelect().Operand()}
+	case ast.CallKind:
+		call := node.AsCall()
+		if call.IsMemberFunction() {
+			return append([]ast.Expr{call.Target()}, call.Args()...)
+		}
+		return call.Args()
+	case ast.ListKind:
+		return node.AsList().Elements()
+	case ast.MapKind:
+		var all []ast.Expr
+		for _, entry := range node.AsMap().Entries() {
+			all = append(all, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		}
+		return all
+	case ast.ComprehensionKind:
+		c := node.AsComprehension()
+		return []ast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()}
+	}
+	return nil
+}
+
+// WithoutVariable returns an expression that reads a name where it read a variable: variables.params becomes params. It fails
+// if a macro declares the name, or where only a field can be.
+func WithoutVariable(text, variable, name string) (string, error) {
+	e, err := parseToday(text)
+	if err != nil {
+		return "", err
+	}
+	var changes []edit
+	for _, r := range e.reads {
+		if r.member != variable {
+			continue
+		}
+		if r.around.declares(name) {
+			return "", fmt.Errorf("it reads %s where a macro declares %s", variable, name)
+		}
+		changes = append(changes, edit{r.start, r.memberAt + len([]rune(r.member)), name})
+	}
+	changed := e.edited(changes)
+	if _, err := parseToday(changed); err != nil { // has(variables.params) has no equivalent
+		return "", err
+	}
+	return changed, nil
+}
+
+// Reads reports whether an expression reads a name that no macro declares.
+func Reads(text, name string) bool {
+	e, err := parseToday(text)
+	return err == nil && e.reading(name)
+}
+
 // WithoutMember returns an expression that reads the members of a name where it read those of one of its members:
 // params.data.limit becomes params.limit. Where it reads the member itself, a map with the member replaces the name.
 // Comparisons of the name do not change.
 func WithoutMember(text, name, member string) (string, error) {
-	env, err := today()
-	if err != nil {
-		return "", err
-	}
-	e, err := parse(env, text)
+	e, err := parseToday(text)
 	if err != nil {
 		return "", err
 	}
@@ -103,11 +181,7 @@ func WithoutMember(text, name, member string) (string, error) {
 // Untyped returns an expression whose compiler does not know the types of the object and the old object, as in a native
 // policy.
 func Untyped(text string) (string, error) {
-	env, err := today()
-	if err != nil {
-		return "", err
-	}
-	e, err := parse(env, text)
+	e, err := parseToday(text)
 	if err != nil {
 		return "", err
 	}

@@ -13,35 +13,41 @@ import (
 	"github.com/virtward/virtward/diagnostics"
 )
 
-// The names of checks of modules. Expressions in CEL have the first three too.
+// The names of checks of modules. Expressions in CEL have them too, except CheckNegation.
 const (
 	CheckQuantities = "quantity-string"
 	CheckPatterns   = "pattern"
 	CheckParameters = "parameter"
 	CheckNegation   = "negation"
+	CheckAbsent     = "absent-field"
 )
 
 // Advise returns advice about a module. params are the values of the parameters, nil if they are not known; declared
-// reports whether they have a schema. A module that cannot be parsed has no advice.
-func Advise(module string, params map[string]any, declared bool) []diagnostics.Advice {
+// reports whether they have a schema, and absent whether a field of input can be absent. A module that cannot be parsed has no
+// advice.
+func Advise(module string, params map[string]any, declared bool, absent func(steps []string) bool) []diagnostics.Advice {
 	parsed, err := ast.ParseModuleWithOpts("policy", module, ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities()})
 	if err != nil || parsed == nil {
 		return nil
 	}
-	a := &adviser{params: params, declared: declared}
+	a := &adviser{params: params, declared: declared, absent: absent, tested: testedIn(parsed)}
 	ast.WalkExprs(parsed, func(e *ast.Expr) bool {
 		a.comparison(e)
+		a.inequality(e)
 		a.negation(e)
 		return false
 	})
+	a.assigned = assignments(parsed)
 	ast.WalkNodes(parsed, func(node ast.Node) bool {
 		if e, ok := node.(*ast.Expr); ok && e.IsCall() {
 			a.pattern(e.Operator(), e.Operands())
+			a.image(e.Operator(), e.Operands())
 		}
 		if t, ok := node.(*ast.Term); ok {
 			if call, ok := t.Value.(ast.Call); ok {
 				if operator, ok := call[0].Value.(ast.Ref); ok {
 					a.pattern(operator, call[1:])
+					a.image(operator, call[1:])
 				}
 			}
 			a.parameter(t)
@@ -59,9 +65,14 @@ func Advise(module string, params map[string]any, declared bool) []diagnostics.A
 
 // adviser collects the advice about a module.
 type adviser struct {
+	// assigned are the values of variables that have one in the whole module.
+	assigned map[ast.Var]*ast.Term
 	params   map[string]any
 	declared bool
-	found    []diagnostics.Advice
+	absent   func(steps []string) bool
+	// tested are the fields of input that the module reads with object.get or negates: it handles their absence.
+	tested map[string]bool
+	found  []diagnostics.Advice
 }
 
 func (a *adviser) warn(check string, location *ast.Location, format string, values ...any) {
@@ -95,6 +106,75 @@ func (a *adviser) comparison(e *ast.Expr) {
 			}
 		}
 	}
+}
+
+// testedIn returns the fields of input that a module reads with object.get, and those that it negates.
+func testedIn(module *ast.Module) map[string]bool {
+	tested := map[string]bool{}
+	ast.WalkExprs(module, func(e *ast.Expr) bool {
+		if term, ok := e.Terms.(*ast.Term); ok && e.Negated {
+			tested[strings.Join(fieldOf(term), ".")] = true
+		}
+		return false
+	})
+	ast.WalkTerms(module, func(t *ast.Term) bool {
+		if call, ok := t.Value.(ast.Call); ok && call[0].String() == "object.get" && len(call) > 2 {
+			tested[strings.Join(append(fieldOf(call[1]), keysOf(call[2])...), ".")] = true
+		}
+		return false
+	})
+	return tested
+}
+
+// keysOf returns the key of object.get, or those of its path.
+func keysOf(t *ast.Term) (keys []string) {
+	switch value := t.Value.(type) {
+	case ast.String:
+		return []string{string(value)}
+	case *ast.Array:
+		value.Foreach(func(one *ast.Term) {
+			if key, ok := one.Value.(ast.String); ok {
+				keys = append(keys, string(key))
+			}
+		})
+	}
+	return keys
+}
+
+// inequality finds fields that can be absent and that must not have a value: without the field, the inequality is undefined.
+func (a *adviser) inequality(e *ast.Expr) {
+	if !e.IsCall() || e.Negated || e.Operator().String() != "neq" || len(e.Operands()) != 2 {
+		return
+	}
+	for _, side := range e.Operands() {
+		steps := fieldOf(side)
+		if len(steps) < 2 || !a.absent(steps) || a.handles(steps) {
+			continue
+		}
+		last := len(steps) - 1
+		a.warn(CheckAbsent, e.Loc(), "%s can be absent, and the comparison is undefined then, so the rule does not apply: use object.get(%s, %q, \"\")",
+			inputField(steps), inputField(steps[:last]), steps[last])
+		return
+	}
+}
+
+// handles reports whether the module handles the absence of a field, or of one that it is in.
+func (a *adviser) handles(steps []string) bool {
+	for n := 2; n <= len(steps); n++ {
+		if a.tested[strings.Join(steps[:n], ".")] {
+			return true
+		}
+	}
+	return false
+}
+
+// inputField returns a field of input as an expression.
+func inputField(steps []string) string {
+	ref := ast.Ref{ast.InputRootDocument}
+	for _, step := range steps {
+		ref = append(ref, ast.StringTerm(step))
+	}
+	return ref.String()
 }
 
 // negation finds negated comparisons of fields. If the field is absent, the comparison is undefined and its negation true.

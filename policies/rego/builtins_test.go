@@ -11,6 +11,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 	"github.com/open-policy-agent/opa/v1/types"
+
+	"github.com/virtward/virtward/test/isolated"
 )
 
 // TestEveryBuiltinIsDecided fails when OPA has a function that is in neither table: it belongs in pure, with a
@@ -141,6 +143,9 @@ func numberTerm(s string) *ast.Term { return ast.NewTerm(ast.Number(s)) }
 // TestWhatFunctionsTake calls every function that a module may call with hostile arguments, and holds the memory that
 // it takes against what it is charged. A function of which no call succeeds is not measured, so that the test fails.
 func TestWhatFunctionsTake(t *testing.T) {
+	if !isolated.Run(t) {
+		return
+	}
 	// slack is what any call may take, such as the machine of a pattern, which is used again, and beyond is how far measuring and charging may differ.
 	const slack, beyond = 48 << 10, 2
 	arguments := hostile()
@@ -190,9 +195,9 @@ func TestWhatFunctionsTake(t *testing.T) {
 				if rejected {
 					continue
 				}
-				before := allocated()
+				before := isolated.Allocated()
 				_ = call(topdown.BuiltinContext{Context: t.Context()}, operands, func(*ast.Term) error { called++; return nil })
-				took := int(allocated() - before) //nolint:gosec // it is small
+				took := int(isolated.Allocated() - before)
 				worst = max(worst, float64(took-slack)/float64(charged+1))
 				if took > beyond*charged+slack {
 					t.Fatalf("%.300v: it takes %d bytes, and is charged %d", operands, took, charged)
@@ -208,12 +213,15 @@ func TestWhatFunctionsTake(t *testing.T) {
 
 // TestYAMLThatMakesErrors holds that keys which occur twice do not make an error for each pair.
 func TestYAMLThatMakesErrors(t *testing.T) {
+	if !isolated.Run(t) {
+		return
+	}
 	module := mustCompile(t, head+`deny contains "valid" if yaml.is_valid(input.params.text)
 deny contains "is" if not yaml.is_valid(input.params.text)`)
 	for _, text := range []string{strings.Repeat("a: 1\n", 1000), strings.Repeat("? \n", 1500), "{" + strings.Repeat("a,", 2500) + "}", strings.Repeat("? []\n: 1\n", 300)} {
-		before := allocated()
+		before := isolated.Allocated()
 		got, err := module.Eval(input(t, map[string]any{"params": map[string]any{"text": text}}), Limits{})
-		if took := allocated() - before; took > 16<<20 {
+		if took := isolated.Allocated() - before; took > 16<<20 {
 			t.Errorf("%.20q takes %d MB", text, took>>20)
 		}
 		if err != nil || len(got) != 1 || got[0].Message != "is" {

@@ -63,7 +63,7 @@ func (m *Module) References(all []string) []string {
 }
 
 // Compile checks and prepares a module. The name is for messages. If the policy is for one kind, VirtualMachine,
-// VirtualMachineInstance or VirtualMachinePool, the fields of object and oldObject are checked too. The module is nil
+// VirtualMachineInstance or set, the fields of object and oldObject are checked too. The module is nil
 // if there are issues. It takes milliseconds: compile a module when it changes, not when it is evaluated.
 func Compile(name, module string, kinds ...string) (compiled *Module, issues []diagnostics.Problem) {
 	defer func() {
@@ -233,11 +233,7 @@ func alike(word string, values []ast.Value) string {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(commonPrefix(b, word), commonPrefix(a, word)), cmp.Compare(a, b))
 	})
-	const shown = 10
-	if more := len(names) - shown; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return texts.First(names, 10)
 }
 
 func commonPrefix(a, b string) int {

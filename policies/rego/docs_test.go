@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/virtward/virtward/texts/blocks"
 )
 
 var update = flag.Bool("update", false, "write the table into the docs")
@@ -30,12 +32,10 @@ func TestTheTableInTheDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, found := strings.Cut(string(data), "-update -->\n")
-	_, after, closed := strings.Cut(rest, "<!-- end -->")
-	if !found || !closed {
-		t.Fatal("the page has no place for the table")
+	want, err := blocks.Markdown(string(data), "go test ./policies/rego -run TestTheTableInTheDocs -update", table.String())
+	if err != nil {
+		t.Fatal(err)
 	}
-	want := before + "-update -->\n" + table.String() + "<!-- end -->" + after
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
 			t.Fatal(err)

@@ -8,14 +8,16 @@ import (
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
-	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+	pluginv1alpha1 "kubevirt.io/api/plugin/v1alpha1"
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/domain"
 	"github.com/virtward/virtward/fieldpath"
 )
 
@@ -36,6 +38,8 @@ func Documents() map[string]reflect.Type {
 		"rollout":         reflect.TypeFor[rollout](),
 		"references":      reflect.TypeFor[cel.References](),
 		"requester":       reflect.TypeFor[string](),
+		"pod":             reflect.TypeFor[launcherPod](),
+		"domain":          reflect.TypeFor[domain.Domain](),
 	}
 }
 
@@ -45,6 +49,14 @@ type effectiveVM struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec v1.VirtualMachineInstanceSpec `json:"spec"`
+}
+
+// launcherPod is the pod that KubeVirt makes of a virtual machine.
+type launcherPod struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec corev1.PodSpec `json:"spec"`
 }
 
 // rollout is what an update of a running VM changes.
@@ -63,11 +75,12 @@ type namespace struct {
 
 // kinds are the types of object and oldObject in a policy for one kind.
 func kinds() map[string]reflect.Type {
-	return map[string]reflect.Type{
-		apikinds.VirtualMachine:         reflect.TypeFor[v1.VirtualMachine](),
-		apikinds.VirtualMachineInstance: reflect.TypeFor[v1.VirtualMachineInstance](),
-		apikinds.VirtualMachinePool:     reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
+	types := map[string]reflect.Type{}
+	for _, m := range apikinds.MachineKinds((*apikinds.Machine).Native) {
+		types[m.Kind] = m.Type
 	}
+	types[apikinds.Plugins.Kind] = reflect.TypeFor[pluginv1alpha1.Plugin]()
+	return types
 }
 
 // documentNames are the names in the order of their bits in a documentSet.
@@ -84,9 +97,14 @@ var documentNames = sync.OnceValue(func() []string {
 type documentSet uint32
 
 // documentsIn are the documents that a module reads; all of them if it reads input as a whole, or by a name that
-// it computes.
+// it computes. The pod and the domain are computed for modules that have their names somewhere.
 func documentsIn(module *ast.Module) documentSet {
 	all := documentSet(1)<<len(documentNames()) - 1
+	for i, name := range documentNames() {
+		if slices.Contains(cel.PreviewNames(), name) && !names(module, name) {
+			all &^= 1 << i
+		}
+	}
 	var set documentSet
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		if !ref[0].Equal(ast.InputRootDocument) {
@@ -105,6 +123,20 @@ func documentsIn(module *ast.Module) documentSet {
 		return false
 	})
 	return set
+}
+
+// names reports whether a module has a name outside of paths that begin with a document.
+func names(module *ast.Module, name string) (found bool) {
+	ast.WalkTerms(module, func(term *ast.Term) bool {
+		switch v := term.Value.(type) {
+		case ast.Ref:
+			return len(v) > 1 && v[0].Equal(ast.InputRootDocument)
+		case ast.String:
+			found = found || string(v) == name
+		}
+		return false
+	})
+	return found
 }
 
 // fieldsRead returns the fields of a document that a module reads, sorted; all reports that it may read every one.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/isolated"
 )
 
 func input(tb testing.TB, documents map[string]any) *Input {
@@ -159,6 +160,9 @@ func TestEvalErrors(t *testing.T) {
 
 // TestEvalIsBounded evaluates modules that would never end, or need all the memory.
 func TestEvalIsBounded(t *testing.T) {
+	if !isolated.Run(t) {
+		return
+	}
 	long := strings.Repeat("a", 200_000)
 	grow := func(first, next string, times int) string {
 		s := "x0 := " + first + "\n"
@@ -201,13 +205,13 @@ func TestEvalIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			module := mustCompile(t, head+test.module)
 			in := input(t, map[string]any{"params": map[string]any{"long": long, "exponent": "1e999999999"}})
-			before := allocated()
+			before := isolated.Allocated()
 			start := time.Now()
 			_, err := module.Eval(in, Limits{})
 			if took := time.Since(start); took > patience {
 				t.Errorf("it took %s", took)
 			}
-			if grown := allocated() - before; grown > 1<<30 {
+			if grown := isolated.Allocated() - before; grown > 1<<30 {
 				t.Errorf("it allocated %d MB", grown>>20)
 			}
 			if test.want == "" {
@@ -218,12 +222,6 @@ func TestEvalIsBounded(t *testing.T) {
 			}
 		})
 	}
-}
-
-func allocated() uint64 {
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.TotalAlloc
 }
 
 func TestEvalStops(t *testing.T) {
@@ -272,7 +270,7 @@ func TestStepsAreTheSame(t *testing.T) {
 }
 
 func TestInput(t *testing.T) {
-	if _, err := NewInput(map[string]any{"machine": 1}); err == nil || err.Error() != `unknown document "machine": the known ones are instancetype, namespaceObject, object, oldObject, params, platform, preference, provenance, references, request, requester, rollout, vm` {
+	if _, err := NewInput(map[string]any{"machine": 1}); err == nil || err.Error() != `unknown document "machine": the known ones are domain, instancetype, namespaceObject, object, oldObject, params, platform, pod, preference, provenance, references, request, requester, rollout, vm` {
 		t.Error(err)
 	}
 	managed := build.Typical("db").Obj()
@@ -363,21 +361,17 @@ func TestConcurrently(t *testing.T) {
 
 // TestModulesAreSmall bounds what a compiled module keeps: there may be a thousand.
 func TestModulesAreSmall(t *testing.T) {
-	const count = 100
-	heap := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
+	if !isolated.Run(t) {
+		return
 	}
+	const count = 100
 	mustCompile(t, observed)
-	before := heap()
+	before := isolated.Heap()
 	modules := make([]*Module, 0, count)
 	for range count {
 		modules = append(modules, mustCompile(t, observed))
 	}
-	each := (int64(heap()) - int64(before)) / count //nolint:gosec // a heap is smaller
+	each := (isolated.Heap() - before) / count
 	runtime.KeepAlive(modules)
 	t.Logf("a module keeps %d bytes", each)
 	if each > 200<<10 {

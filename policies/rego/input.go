@@ -13,11 +13,14 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // MaxDocumentBytes bounds the JSON of a document. The API server stores no larger objects.
 const MaxDocumentBytes = 1536 << 10
+
+// MaxComputedBytes bounds the JSON of a Computed document.
+const MaxComputedBytes = 512 << 10
 
 // maxDigits bounds the digits of a number in a document, because arithmetic is exact.
 const maxDigits = 100
@@ -33,6 +36,9 @@ type Input struct {
 	converted map[string]conversion
 	inputs    map[documentSet]conversion
 }
+
+// Computed is a document that is computed when the first policy reads it.
+type Computed func() (any, error)
 
 type conversion struct {
 	term *ast.Term
@@ -107,7 +113,15 @@ func (in *Input) document(name string) conversion {
 	}
 	done, ok := in.converted[name]
 	if !ok {
-		done = convert(document)
+		most := MaxDocumentBytes
+		if compute, later := document.(Computed); later {
+			var err error
+			if document, err = compute(); err != nil {
+				return conversion{err: err}
+			}
+			most = MaxComputedBytes
+		}
+		done = convert(document, most)
 		in.converted[name] = done
 	}
 	return done
@@ -123,13 +137,13 @@ func absent(document any) bool {
 
 // convert goes by way of JSON: that is what a policy means by a field, quantities included, and reflection over
 // maps, which apimachinery offers, measured the same.
-func convert(document any) conversion {
+func convert(document any, most int) conversion {
 	data, err := json.Marshal(withoutManagedFields(document))
 	if err != nil {
 		return conversion{err: err}
 	}
-	if len(data) > MaxDocumentBytes {
-		return conversion{err: fmt.Errorf("it has %d bytes of JSON: at most %d", len(data), MaxDocumentBytes)}
+	if len(data) > most {
+		return conversion{err: fmt.Errorf("it has %d bytes of JSON: at most %d", len(data), most)}
 	}
 	wide, longest := scan(string(data))
 	if wide {
@@ -165,12 +179,12 @@ func scan(data string) (wide bool, longest int) {
 	for i := 0; i < len(data); i++ {
 		switch b := data[i]; {
 		case b == '"':
-			end := decodelimits.ClosingQuote(data, i+1)
+			end := decode.ClosingQuote(data, i+1)
 			longest = max(longest, end-i-1)
 			i = end
 		case b >= '0' && b <= '9' || b == '-' || b == '.' || b == '+':
 			end := i + 1
-			for end < len(data) && decodelimits.Numeric(data[end]) {
+			for end < len(data) && decode.Numeric(data[end]) {
 				end++
 			}
 			wide = wide || end-i > maxDigits || end-i > 4 && magnitude(data[i:end]) > 10*maxDigits

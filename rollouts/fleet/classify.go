@@ -69,6 +69,10 @@ var classes = []class{
 		v1alpha1.StateWaiting, why,
 	},
 	{
+		func(_ *planner, m *Machine, _ bool) bool { return m.VolumesMigrate },
+		v1alpha1.StateWaiting, text("waits until its volumes are migrated"),
+	},
+	{
 		func(p *planner, m *Machine, _ bool) bool {
 			return !m.Stopped && !m.conforms() && !p.allows(m.need().permission())
 		},
@@ -87,10 +91,6 @@ var classes = []class{
 	{
 		func(_ *planner, m *Machine, _ bool) bool { return m.RestartRequested || m.Instance.Deleting },
 		v1alpha1.StateWaiting, text("waits until its instance has ended, which another user has requested"),
-	},
-	{
-		func(_ *planner, m *Machine, _ bool) bool { return m.VolumesMigrate },
-		v1alpha1.StateWaiting, text("waits until its volumes are migrated"),
 	},
 	{
 		func(_ *planner, m *Machine, _ bool) bool { return m.Migration.Active && m.need() >= NeedsMigration },

@@ -49,8 +49,6 @@ type Instance struct {
 	Deleting bool
 	// Ready and Agent are its conditions Ready and AgentConnected.
 	Ready, Agent bool
-	// AwaitsMigration reports that KubeVirt has written a change to it that a migration takes to the guest.
-	AwaitsMigration bool
 	// Generation of the virtual machine from which it was started; 0 if that is unknown.
 	Generation int64
 }
@@ -108,13 +106,14 @@ func (n Need) permission() v1alpha1.Permission {
 	return v1alpha1.AllowLive
 }
 
-// OutcomeOf condenses the plan of a change. The methods are those by which KubeVirt moves running VMs.
+// OutcomeOf condenses the plan of a change. The methods are those by which KubeVirt moves running VMs. A change that KubeVirt
+// has written to the instance before the rollout began may wait for a migration that failed: the rollout creates another one.
 func OutcomeOf(plan *rollouts.Result, facts *platform.Facts) Outcome {
 	o := Outcome{}
 	automatic := false
 	for i := range plan.Changes {
 		change := &plan.Changes[i]
-		if change.Takes == rollouts.LiveOnMigration && change.Announced == rollouts.ByCondition && len(facts.WorkloadUpdateMethods) > 0 {
+		if change.Takes == rollouts.LiveOnMigration && change.Announced == rollouts.ByCondition && !change.InProgress && len(facts.WorkloadUpdateMethods) > 0 {
 			automatic = true
 		}
 		if change.Takes == rollouts.Live && change.Patched {
@@ -126,12 +125,23 @@ func OutcomeOf(plan *rollouts.Result, facts *platform.Facts) Outcome {
 	}
 	switch {
 	case plan.Failure != "":
-		o.Needs, o.Reason = NeedsOther, "KubeVirt fails at a change of the VM: "+plan.Failure
+		o.fails(plan)
 	case plan.Omitted > 0:
 		o.Needs, o.Reason = NeedsOther, "The VM has more changes than can be planned."
 	}
 	o.OwnMigration = o.Needs == NeedsMigration && !automatic
 	return o
+}
+
+// fails sets the change at which KubeVirt fails.
+func (o *Outcome) fails(plan *rollouts.Result) {
+	o.Needs, o.Reason = NeedsOther, "KubeVirt fails at a change of the VM: "+plan.Failure
+	for i := range plan.Changes {
+		if c := &plan.Changes[i]; c.Announced == rollouts.ByFailure {
+			o.Field, o.Reason = c.Field, c.Reason
+			return
+		}
+	}
 }
 
 func needOf(takes rollouts.Takes) Need {
@@ -148,9 +158,9 @@ func needOf(takes rollouts.Takes) Need {
 	return NeedsNothing // a stopped VM gets the change when it starts, and the others have no effect
 }
 
-// need is what the machine needs, with what KubeVirt has already written to its instance.
+// need is what the machine needs, with the migration that the rollout owes it.
 func (m *Machine) need() Need {
-	if m.Outcome.Needs < NeedsMigration && (m.Instance.AwaitsMigration || m.owed) {
+	if m.Outcome.Needs < NeedsMigration && m.owed {
 		return NeedsMigration
 	}
 	return m.Outcome.Needs
@@ -161,8 +171,6 @@ func (m *Machine) why() string {
 	switch {
 	case m.Outcome.Needs < NeedsMigration && m.owed:
 		return "an earlier migration failed"
-	case m.Outcome.Needs < NeedsMigration && m.Instance.AwaitsMigration:
-		return "a change on the instance awaits a migration"
 	case m.Outcome.Field == "":
 		return m.Outcome.Reason
 	}

@@ -31,18 +31,20 @@ func TestOutcome(t *testing.T) {
 		plan    rollouts.Result
 		want    fleet.Outcome
 	}{
-		"nothing":              {migrates, rollouts.Result{}, fleet.Outcome{}},
-		"stopped":              {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.NextStart)}}, fleet.Outcome{}},
-		"no effect":            {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.Never)}}, fleet.Outcome{}},
-		"live":                 {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.Live)}}, fleet.Outcome{Needs: fleet.NeedsLive, Field: "Live", Reason: "why"}},
-		"written":              {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.Live, func(c *rollouts.Change) { c.Patched = true })}}, fleet.Outcome{Needs: fleet.NeedsLive, Field: "Live", Reason: "why", Awaits: true}},
-		"KubeVirt migrates":    {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.LiveOnMigration, announced), change(rollouts.LiveOnMigration)}}, fleet.Outcome{Needs: fleet.NeedsMigration, Field: "LiveOnMigration", Reason: "why"}},
-		"for other fields":     {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.LiveOnMigration)}}, fleet.Outcome{Needs: fleet.NeedsMigration, Field: "LiveOnMigration", Reason: "why", OwnMigration: true}},
-		"without a method":     {nil, rollouts.Result{Changes: []rollouts.Change{change(rollouts.LiveOnMigration, announced)}}, fleet.Outcome{Needs: fleet.NeedsMigration, Field: "LiveOnMigration", Reason: "why", OwnMigration: true}},
-		"the most counts":      {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.Live), change(rollouts.Restart), change(rollouts.LiveOnMigration)}}, fleet.Outcome{Needs: fleet.NeedsRestart, Field: "Restart", Reason: "why"}},
-		"blocked":              {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.Blocked), change(rollouts.Restart)}}, fleet.Outcome{Needs: fleet.NeedsOther, Field: "Blocked", Reason: "why"}},
-		"KubeVirt fails":       {migrates, rollouts.Result{Failure: "volumes"}, fleet.Outcome{Needs: fleet.NeedsOther, Reason: "KubeVirt fails at a change of the VM: volumes"}},
-		"more than is planned": {migrates, rollouts.Result{Omitted: 1}, fleet.Outcome{Needs: fleet.NeedsOther, Reason: "The VM has more changes than can be planned."}},
+		"nothing":                    {migrates, rollouts.Result{}, fleet.Outcome{}},
+		"stopped":                    {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.NextStart)}}, fleet.Outcome{}},
+		"no effect":                  {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.Never)}}, fleet.Outcome{}},
+		"live":                       {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.Live)}}, fleet.Outcome{Needs: fleet.NeedsLive, Field: "Live", Reason: "why"}},
+		"written":                    {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.Live, func(c *rollouts.Change) { c.Patched = true })}}, fleet.Outcome{Needs: fleet.NeedsLive, Field: "Live", Reason: "why", Awaits: true}},
+		"KubeVirt migrates":          {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.LiveOnMigration, announced), change(rollouts.LiveOnMigration)}}, fleet.Outcome{Needs: fleet.NeedsMigration, Field: "LiveOnMigration", Reason: "why"}},
+		"for other fields":           {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.LiveOnMigration)}}, fleet.Outcome{Needs: fleet.NeedsMigration, Field: "LiveOnMigration", Reason: "why", OwnMigration: true}},
+		"without a method":           {nil, rollouts.Result{Changes: []rollouts.Change{change(rollouts.LiveOnMigration, announced)}}, fleet.Outcome{Needs: fleet.NeedsMigration, Field: "LiveOnMigration", Reason: "why", OwnMigration: true}},
+		"the most counts":            {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.Live), change(rollouts.Restart), change(rollouts.LiveOnMigration)}}, fleet.Outcome{Needs: fleet.NeedsRestart, Field: "Restart", Reason: "why"}},
+		"blocked":                    {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.Blocked), change(rollouts.Restart)}}, fleet.Outcome{Needs: fleet.NeedsOther, Field: "Blocked", Reason: "why"}},
+		"KubeVirt fails":             {migrates, rollouts.Result{Failure: "volumes"}, fleet.Outcome{Needs: fleet.NeedsOther, Reason: "KubeVirt fails at a change of the VM: volumes"}},
+		"KubeVirt fails at a change": {migrates, rollouts.Result{Failure: "instancetype", Changes: []rollouts.Change{change(rollouts.Restart), {Field: "spec.instancetype", Takes: rollouts.Blocked, Announced: rollouts.ByFailure, Reason: "It does not exist."}}}, fleet.Outcome{Needs: fleet.NeedsOther, Field: "spec.instancetype", Reason: "It does not exist."}},
+		"in progress":                {migrates, rollouts.Result{Changes: []rollouts.Change{change(rollouts.LiveOnMigration, announced, func(c *rollouts.Change) { c.InProgress = true })}}, fleet.Outcome{Needs: fleet.NeedsMigration, Field: "LiveOnMigration", Reason: "why", OwnMigration: true}},
+		"more than is planned":       {migrates, rollouts.Result{Omitted: 1}, fleet.Outcome{Needs: fleet.NeedsOther, Reason: "The VM has more changes than can be planned."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(s.want, fleet.OutcomeOf(&s.plan, &platform.Facts{WorkloadUpdateMethods: s.methods})); diff != "" {

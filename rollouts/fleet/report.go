@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtward/virtward/api/conditions"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/texts"
 )
@@ -93,14 +93,11 @@ func (p *planner) outcome(changing int32, reason, message string) result {
 // conditions sets the conditions of the status.
 func (p *planner) conditions(o *result) {
 	set := func(kind string, is bool, reason, message string) {
-		c := metav1.Condition{
-			Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: texts.Shorten(message, maxMessage),
-			ObservedGeneration: p.Rollout.Generation, LastTransitionTime: metav1.NewTime(p.Now),
-		}
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: texts.Shorten(message, maxMessage)}
 		if is {
 			c.Status = metav1.ConditionTrue
 		}
-		meta.SetStatusCondition(&p.decision.Status.Conditions, c)
+		conditions.Set(&p.decision.Status.Conditions, c, p.Rollout.Generation, metav1.NewTime(p.Now))
 	}
 	set(v1alpha1.ConditionProgressing, o.phase == v1alpha1.PhaseProgressing || o.phase == v1alpha1.PhaseWaiting, o.reason, o.message)
 	set(v1alpha1.ConditionComplete, o.phase == v1alpha1.PhaseComplete, o.reason, o.message)

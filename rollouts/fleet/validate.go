@@ -16,8 +16,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
-	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/fieldpath"
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // maxErrors bounds the errors of a spec.
@@ -99,8 +99,8 @@ func validateWindow(w *v1alpha1.Window, path *field.Path) field.ErrorList {
 
 // validatePatch checks a merge patch of the spec of a virtual machine.
 func validatePatch(raw []byte, path *field.Path) field.ErrorList {
-	if limit := decodelimits.Object(raw, reflect.TypeFor[v1.VirtualMachineSpec]()); limit != nil {
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, decodelimits.Describe(limit))}
+	if limit := decode.Object(raw, reflect.TypeFor[v1.VirtualMachineSpec]()); limit != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, decode.Describe(limit))}
 	}
 	var patch any
 	decoder := json.NewDecoder(bytes.NewReader(raw))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -28,17 +29,20 @@ const generated = "pkg/virt-operator/resource/generate/components/validations_ge
 // release is the release of KubeVirt from which the schemas of a minor version are read.
 type release struct {
 	minor, version string
-	// sum is the checksum of the module, as in go.sum.
-	sum string
+	// sum and types are the checksums of the modules of the operator and of KubeVirt's types, as in go.sum.
+	sum, types string
 }
 
 // releases has the supported minor versions.
 var releases = []release{
-	{minor: "1.6", version: "v1.6.0", sum: "h1:xk7NgCHB3PVedEbuR7J+ehfR6ihmoDrjpl8tG3on3VE="},
-	{minor: "1.7", version: "v1.7.0", sum: "h1:Emz0v1IGKwTvWvD+d0mZmfZFvVCxreSAPAUQnp0ZhZI="},
-	{minor: "1.8", version: "v1.8.2", sum: "h1:qUnQPvFHlNqA4aQxvKCyX+mfgwE4mwELM82cOJ75ujE="},
-	{minor: "1.9", version: "v1.9.0", sum: "h1:eauQfI39dRALNciMIQtR7UsbTUjUft5V6IBO57Icl/k="},
+	{minor: "1.6", version: "v1.6.0", sum: "h1:xk7NgCHB3PVedEbuR7J+ehfR6ihmoDrjpl8tG3on3VE=", types: "h1:ZO3Dh0b24PCdCe76uLD4cRusXKrcarOzt229UFly7PQ="},
+	{minor: "1.7", version: "v1.7.0", sum: "h1:Emz0v1IGKwTvWvD+d0mZmfZFvVCxreSAPAUQnp0ZhZI=", types: "h1:Kxmtk6HtFkKpZA7UcTRHWoxFKnwJaUmPzTXQVmvP5Bc="},
+	{minor: "1.8", version: "v1.8.2", sum: "h1:qUnQPvFHlNqA4aQxvKCyX+mfgwE4mwELM82cOJ75ujE=", types: "h1:h8AACJlity2n8gRE6e9PgikLAwzmNz6gzVjT1kbsDZY="},
+	{minor: "1.9", version: "v1.9.0", sum: "h1:eauQfI39dRALNciMIQtR7UsbTUjUft5V6IBO57Icl/k=", types: "h1:FWqx9yGk/GHUP5o4IthGXZ8FeAlgVNv2It48wD86UUo="},
 }
+
+// before is the release before the supported ones. It shows which versions of kinds the oldest supported one no longer serves.
+var before = release{minor: "1.5", version: "v1.5.2", sum: "h1:03lINnhEL1OjsF/lyBtyY0GmIBN/JcR0Cw9ABu7IP0M=", types: "h1:ugul5yJOmvXRIHH0IUwU2FKMnENvGUCqfBKPDZ4chFA="}
 
 // kind is a kind of KubeVirt whose schema is archived.
 type kind struct {
@@ -51,21 +55,25 @@ type kind struct {
 }
 
 // kinds has the kinds that the CLI evaluates.
-var kinds = []kind{
-	{Resource: apikinds.VirtualMachines, schema: "virtualmachine", status: true},
-	{Resource: apikinds.VirtualMachineInstances, schema: "virtualmachineinstance"},
-	{Resource: apikinds.ReplicaSets, schema: "virtualmachineinstancereplicaset", status: true, scale: true},
+var kinds = slices.Concat(machines(), []kind{
 	{Resource: apikinds.Presets, schema: "virtualmachineinstancepreset"},
-	{Resource: apikinds.Pools, schema: "virtualmachinepool", status: true, scale: true},
 	{Resource: apikinds.Instancetypes, schema: "virtualmachineinstancetype"},
 	{Resource: apikinds.ClusterInstancetypes, schema: "virtualmachineclusterinstancetype", cluster: true},
 	{Resource: apikinds.Preferences, schema: "virtualmachinepreference"},
 	{Resource: apikinds.ClusterPreferences, schema: "virtualmachineclusterpreference", cluster: true},
+})
+
+// machines returns the kinds with a virtual machine that KubeVirt defines.
+func machines() (all []kind) {
+	for _, m := range apikinds.MachineKinds(func(m *apikinds.Machine) bool { return m.Schema != "" }) {
+		all = append(all, kind{Resource: m.Resource, schema: m.Schema, status: m.Status, scale: m.Scale})
+	}
+	return all
 }
 
 // add adds the definitions of a release to the entries of the archive.
 func (r release) add(entries map[string][]byte) error {
-	folder, err := r.download()
+	folder, err := download(module, r.version, r.sum)
 	if err != nil {
 		return err
 	}
@@ -89,10 +97,10 @@ func (r release) add(entries map[string][]byte) error {
 	return nil
 }
 
-// download returns the folder of the module, after it compares the checksum.
-func (r release) download() (string, error) {
+// download returns the folder of a module, after it compares the checksum.
+func download(module, version, sum string) (string, error) {
 	// Outside of a module, so that the requirements of this one do not change.
-	command := exec.CommandContext(context.Background(), "go", "mod", "download", "-json", module+"@"+r.version)
+	command := exec.CommandContext(context.Background(), "go", "mod", "download", "-json", module+"@"+version)
 	command.Dir, command.Env = os.TempDir(), append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
 	output, err := command.Output()
 	var downloaded struct{ Dir, Sum, Error string }
@@ -104,8 +112,8 @@ func (r release) download() (string, error) {
 		return "", errors.New(downloaded.Error)
 	case err != nil:
 		return "", err
-	case downloaded.Sum != r.sum:
-		return "", fmt.Errorf("the checksum is %s, not %s", downloaded.Sum, r.sum)
+	case downloaded.Sum != sum:
+		return "", fmt.Errorf("the checksum of %s is %s, not %s", module, downloaded.Sum, sum)
 	}
 	return downloaded.Dir, nil
 }

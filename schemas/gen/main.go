@@ -14,21 +14,22 @@ import (
 )
 
 func main() {
-	var charts string
+	var charts, versions string
 	set := flag.NewFlagSet("gen", flag.ExitOnError)
 	set.StringVar(&charts, "chart", "charts/virtward", "the folder of the chart")
+	set.StringVar(&versions, "versions", "zz_generated.versions.go", "the Go file with the versions of kinds")
 	_ = set.Parse(os.Args[1:]) // exits by itself
 	if set.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: gen [-chart FOLDER] FILE")
+		fmt.Fprintln(os.Stderr, "usage: gen [-chart FOLDER] [-versions FILE] FILE")
 		os.Exit(2)
 	}
-	if err := run(charts, set.Arg(0)); err != nil {
+	if err := run(charts, set.Arg(0), versions); err != nil {
 		fmt.Fprintln(os.Stderr, "generating the schemas:", err)
 		os.Exit(1)
 	}
 }
 
-func run(chart, file string) error {
+func run(chart, file, versions string) error {
 	entries := map[string][]byte{}
 	for _, r := range releases {
 		if err := r.add(entries); err != nil {
@@ -44,7 +45,14 @@ func run(chart, file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, archive, 0o644)
+	if err := os.WriteFile(file, archive, 0o644); err != nil {
+		return err
+	}
+	table, err := versionsOf(entries)
+	if err != nil {
+		return fmt.Errorf("the versions of kinds: %w", err)
+	}
+	return os.WriteFile(versions, table, 0o644)
 }
 
 // archived writes the entries, sorted by name and without times.

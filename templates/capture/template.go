@@ -16,13 +16,8 @@ import (
 	"github.com/virtward/virtward/templates"
 )
 
-// The parameters of a captured template.
-const (
-	// NameParameter is the name of the VirtualMachine.
-	NameParameter = "NAME"
-	// DollarParameter is "$", for text that looks like a reference to a parameter.
-	DollarParameter = "DOLLAR"
-)
+// NameParameter is the parameter of a captured template for the name of the VirtualMachine.
+const NameParameter = "NAME"
 
 // suffix is the end of the names of the DataVolumes of a VirtualMachine.
 const suffix = "-${" + NameParameter + "}"
@@ -66,7 +61,7 @@ func parameters(volumes []Volume, escaped bool) []v1beta1.Parameter {
 		Pattern: fmt.Sprintf("[a-z0-9]([-a-z0-9]{0,%d}[a-z0-9])?", longest-2),
 	}}
 	if escaped {
-		list = append(list, v1beta1.Parameter{Name: DollarParameter, Description: "A dollar sign. Do not change it", Value: "$", Enum: []string{"$"}})
+		list = append(list, templates.Dollar(templates.DollarParameter))
 	}
 	return list
 }
@@ -186,7 +181,7 @@ func treeOf(spec *kubevirtv1.VirtualMachineSpec) (map[string]any, error) {
 type escaper struct{ escaped bool }
 
 func (e *escaper) text(text string) string {
-	escaped := templates.Escape(text, DollarParameter)
+	escaped := templates.Escape(text, templates.DollarParameter)
 	e.escaped = e.escaped || escaped != text
 	return escaped
 }

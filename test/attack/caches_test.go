@@ -16,7 +16,7 @@ import (
 )
 
 // containerLimit is the memory limit of the webhook's container in the chart.
-const containerLimit = 464 << 20
+const containerLimit = 528 << 20
 
 // presetOf is a preset with a selector of some hundred kilobytes.
 func presetOf(name string, size int) *kubevirtv1.VirtualMachineInstancePreset {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/soak"
 )
 
@@ -44,9 +45,7 @@ var _ = Describe("A cluster of many namespaces", Serial, timed, func() {
 		if soak.On() {
 			count = namespacesSoak
 		}
-		large, err := controlplane.Start(ctx, controlplane.Options{})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(large.Stop()).To(Succeed()) })
+		large := planes.Start(GinkgoTB(), controlplane.Options{})
 		webhook, err := large.InstallVirtward(ctx, nil, controlplane.Workload{})
 		Expect(err).NotTo(HaveOccurred())
 		controller := large.VirtwardControllerProcess()

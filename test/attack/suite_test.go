@@ -29,6 +29,7 @@ import (
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/test/soak"
 )
@@ -69,6 +70,7 @@ func TestSoakAttack(t *testing.T) {
 
 func runSpecs(t *testing.T) {
 	t.Helper()
+	planes.Skip(t)
 	log.SetLogger(GinkgoLogr)
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(await.Patience)
@@ -81,9 +83,7 @@ func runSpecs(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	cluster, err = controlplane.Start(ctx, controlplane.Options{Audit: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(cluster.Stop()).To(Succeed()) })
+	cluster = planes.Start(GinkgoTB(), controlplane.Options{Audit: true})
 	admin = cluster.Client()
 
 	kubevirt, err = simulators.InstallKubeVirt(ctx, cluster, kubevirtv1.KubeVirtConfiguration{}, nil)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/virtward/virtward/controllers/audit"
 	"github.com/virtward/virtward/controllers/auditresults"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/platform"
@@ -107,7 +108,9 @@ func (m *machines) Get(context.Context, audit.Kind, auditresults.Key) (*pages.Ob
 type written struct{ reports, results, fails int }
 
 // Available implements audit.Reports.
-func (w *written) Available(context.Context) (bool, error) { return true, nil }
+func (w *written) Available(context.Context) ([]string, error) {
+	return []string{"openreports.io/v1alpha1"}, nil
+}
 
 // Namespaces implements audit.Reports.
 func (w *written) Namespaces(context.Context) ([]string, error) { return nil, nil }
@@ -147,7 +150,7 @@ func auditor(tb testing.TB, set *policies.Set, stored audit.Stored, to *written)
 			}),
 		},
 		Stored: stored, Reports: to, Metrics: measured,
-		Audited: func(map[string]int, time.Time) {}, Tell: func(auditresults.Held) {},
+		Audited: func(map[string]int, time.Time) {}, Tell: func(auditresults.Held, events.Event) {},
 		Limit: auditresults.Limits{PerNamespace: 200, PerSource: 20}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 }

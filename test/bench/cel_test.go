@@ -68,7 +68,7 @@ var validations = []string{
 func typicalDocuments(tb testing.TB) func() *cel.Documents {
 	tb.Helper()
 	vm, facts := build.VMOf(build.Typical("db")).Obj(), platform.Defaults(platform.Settings{})
-	verdict, err := pipeline(tb).Evaluate(effective.Input{VM: vm, Facts: facts})
+	verdict, err := pipeline(tb).Decide(effective.Input{VM: vm, Facts: facts})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
@@ -49,7 +50,7 @@ func rules(tb testing.TB) validators.Table {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	validator, err := registry.Validator(platform.KVM, platform.AMD64)
+	validator, err := registry.Validator(platform.KVM, architectures.AMD64)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func BenchmarkEvaluateVM(b *testing.B) {
 	p, facts, vm := pipeline(b), platform.Defaults(platform.Settings{}), build.VMOf(build.Typical("db")).Obj()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := p.Evaluate(effective.Input{VM: vm, Facts: facts}); err != nil {
+		if _, err := p.Decide(effective.Input{VM: vm, Facts: facts}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -128,7 +129,7 @@ func BenchmarkValidateRequest(b *testing.B) {
 
 // BenchmarkValidateRejection is a request with a hundred faults.
 func BenchmarkValidateRejection(b *testing.B) {
-	vmi := build.VMI("bad").Architecture(platform.ARM64)
+	vmi := build.VMI("bad").Architecture(architectures.ARM64)
 	for i := range 100 {
 		vmi.Disk("v"+strconv.Itoa(i), v1.DiskBusSATA)
 	}

@@ -20,6 +20,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
@@ -165,13 +166,13 @@ func (g *generator) disks() int {
 
 func (g *generator) spec(i int, sized bool) *build.VMIBuilder {
 	vmi := build.VMI("vm-" + g.word())
-	architecture := pick(g, "", platform.AMD64, platform.ARM64)
+	architecture := pick(g, "", architectures.AMD64, architectures.ARM64)
 	vmi.Architecture(architecture)
 	if !sized {
 		vmi.Memory(pick(g, "512Mi", "2Gi", "4Gi", "64Gi", "1500M")).Topology(0, pick[uint32](g, 0, 1, 2, 8), 0)
 	}
 	buses := []v1.DiskBus{"", v1.DiskBusVirtio, v1.DiskBusSCSI}
-	if architecture != platform.ARM64 {
+	if architecture != architectures.ARM64 {
 		buses = append(buses, v1.DiskBusSATA)
 	}
 	count := g.disks()

@@ -82,7 +82,7 @@ func benchmarkLibrary(b *testing.B, language library.Language) {
 	in := wellKept()
 	in.Policies = librarySet(b, language, 50)
 	pipeline := pipeline(b)
-	verdict, err := pipeline.Evaluate(in)
+	verdict, err := pipeline.Decide(in)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func benchmarkLibrary(b *testing.B, language library.Language) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := pipeline.Evaluate(in); err != nil {
+		if _, err := pipeline.Decide(in); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -112,7 +112,7 @@ func BenchmarkLibrary(b *testing.B) {
 			in.Policies = set
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := pipeline.Evaluate(in); err != nil {
+				if _, err := pipeline.Decide(in); err != nil {
 					b.Fatal(err)
 				}
 			}

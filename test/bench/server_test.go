@@ -24,6 +24,7 @@ import (
 
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 func TestMain(m *testing.M) {
@@ -45,11 +46,7 @@ type installed struct {
 func install(b *testing.B) *installed {
 	b.Helper()
 	ctx := context.Background()
-	cluster, err := controlplane.Start(ctx, controlplane.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = cluster.Stop() })
+	cluster := planes.Start(b, controlplane.Options{})
 	virtward, err := cluster.InstallVirtward(ctx, map[string]any{"webhook": map[string]any{"exemptNamespaces": []any{exempt}}}, controlplane.Workload{})
 	if err != nil {
 		b.Fatal(err)

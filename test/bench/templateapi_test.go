@@ -23,16 +23,13 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 // BenchmarkProcess processes a template of the cluster through kube-apiserver and the aggregated API: one request at a time,
 // and eight. The metrics are the median, the 99th percentile, the requests per second, and the processor time of all servers.
 func BenchmarkProcess(b *testing.B) {
-	cluster, err := controlplane.Start(b.Context(), controlplane.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = cluster.Stop() })
+	cluster := planes.Start(b, controlplane.Options{})
 	if _, err := cluster.InstallVirtward(b.Context(), map[string]any{"templates": map[string]any{"mode": "manage"}}, controlplane.Workload{}); err != nil {
 		b.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/randomness"
 	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/templates/randomness"
 )
 
 // worstTemplates are the most expensive templates that were found. Each has at most the 1.5 MiB that etcd stores.

@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -31,7 +30,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/test/build"
@@ -59,14 +57,11 @@ type certManaged struct {
 // the one before, so bundles of both verify the serving certificates of both.
 func TestSoakCertManager(t *testing.T) {
 	soak.Only(t)
-	started, err := controlplane.Start(t.Context(), controlplane.Options{})
-	must(t, err)
-	log.SetLogger(logr.Discard())
-	t.Cleanup(func() { must(t, started.Stop()) })
+	started := pool.Take(t)
 	c := &certManaged{installation: &installation{ctx: t.Context(), controlPlane: started, client: started.Client()}}
 	c.start(t)
 	began := time.Now()
-	_, err = started.InstallVirtward(t.Context(), map[string]any{
+	_, err := started.InstallVirtward(t.Context(), map[string]any{
 		"certificates": map[string]any{"provider": "cert-manager"}, "templates": map[string]any{"mode": "manage"},
 	}, controlplane.Workload{})
 	must(t, err)

@@ -15,20 +15,23 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/architectures"
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/images"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/templates/variants"
+	"github.com/virtward/virtward/test/catalog"
 )
 
 const commonTemplates = "charts/virtward-common-templates"
@@ -74,34 +77,20 @@ func strictly[T any](t *testing.T, document []byte) (object T) {
 	return object
 }
 
-// commonReferences are the instancetype and the preferences of the templates, with the fields of kubevirt/common-instancetypes
-// that matter to rules.
-func commonReferences(t *testing.T, found []v1beta1.VirtualMachineTemplate) *references.Memory {
+// commonPresets are the instancetypes and the preferences of kubevirt/common-instancetypes.
+func commonPresets(t *testing.T) *references.Memory {
 	t.Helper()
-	const linux = `{devices: {preferredDiskBus: virtio, preferredInterfaceModel: virtio, preferredRng: {}}, requirements: {cpu: {guest: 1}, memory: {guest: 1Gi}}}`
-	const windows = `{clock: {preferredClockOffset: {utc: {}}, preferredTimer: {hpet: {present: false}, hyperv: {}, pit: {tickPolicy: delay}, rtc: {tickPolicy: catchup}}},
-		devices: {preferredDiskBus: virtio, preferredInterfaceModel: virtio, preferredInputBus: usb, preferredInputType: tablet, preferredTPM: {persistent: true}},
-		features: {preferredAcpi: {}, preferredApic: {}, preferredHyperv: {relaxed: {}, vapic: {}, vpindex: {}, spinlocks: {spinlocks: 8191}, synic: {}, synictimer: {direct: {}}, tlbflush: {}, frequencies: {}, reenlightenment: {}, ipi: {}, runtime: {}, reset: {}}, preferredSmm: {}},
-		firmware: {preferredEfi: {persistent: true, secureBoot: true}}, requirements: {cpu: {guest: 1}, memory: {guest: 2Gi}}}`
-	specs := map[[2]string]string{{"VirtualMachineClusterInstancetype", "u1.medium"}: "{cpu: {guest: 1}, memory: {guest: 4Gi}}"}
-	for i := range found {
-		rendered, findings := templates.Render(&found[i].Spec, nil, templates.Options{Random: rand.New(rand.NewPCG(1, 2))}) //nolint:gosec // a test
-		if rendered == nil {
-			t.Fatal(findings)
-		}
-		spec, name := linux, rendered.VirtualMachine.Spec.Preference.Name
-		if strings.HasPrefix(name, "windows.") {
-			spec = windows
-		}
-		specs[[2]string{"VirtualMachineClusterPreference", name}] = spec
+	presets, err := catalog.Presets()
+	if err != nil {
+		t.Fatal(err)
 	}
-	var objects []*unstructured.Unstructured
-	for id, spec := range specs {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte("apiVersion: instancetype.kubevirt.io/v1beta1\nkind: "+id[0]+"\nmetadata: {name: "+id[1]+"}\nspec: "+spec), &object.Object); err != nil {
+	objects := make([]*unstructured.Unstructured, len(presets))
+	for i, preset := range presets {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(preset)
+		if err != nil {
 			t.Fatal(err)
 		}
-		objects = append(objects, object)
+		objects[i] = &unstructured.Unstructured{Object: fields}
 	}
 	memory, err := references.NewMemory("templates", objects...)
 	if err != nil {
@@ -110,21 +99,65 @@ func commonReferences(t *testing.T, found []v1beta1.VirtualMachineTemplate) *ref
 	return memory
 }
 
-// Every template renders with its defaults on every architecture that it claims, and its VM is allowed without a finding.
-func TestCommonTemplates(t *testing.T) {
-	found, _, _ := commonObjects(t, "--set", "architectures={amd64,arm64,s390x}")
-	if len(found) != 20 {
-		t.Errorf("%d templates", len(found))
-	}
+// freshInstall evaluates objects without settings, with the presets of kubevirt/common-instancetypes.
+func freshInstall(t *testing.T) *evaluator.Snapshot {
+	t.Helper()
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	facts := platform.Defaults(platform.Settings{})
-	snapshot, err := evaluator.New(effective.NewPipeline(registry), commonReferences(t, found), &evaluator.Live{GetFacts: func() *platform.Facts { return facts }}).Snapshot(time.Unix(0, 0))
+	snapshot, err := evaluator.New(effective.NewPipeline(registry), commonPresets(t), &evaluator.Live{GetFacts: func() *platform.Facts { return facts }}).Snapshot(time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return snapshot
+}
+
+// evaluateTemplate evaluates the VM that a template makes with its defaults.
+func evaluateTemplate(t *testing.T, snapshot *evaluator.Snapshot, template *v1beta1.VirtualMachineTemplate) *evaluator.Result {
+	t.Helper()
+	raw, err := json.Marshal(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := snapshot.EvaluateMade(t.Context(), evaluator.Request{
+		Object: raw, Kind: metav1.GroupVersionKind(apikinds.Templates.GroupVersionKind), Resource: metav1.GroupVersionResource(apikinds.Templates.GroupVersionResource()), Namespace: "templates",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// evaluateCommon evaluates a common template or its variant, whose VM must be allowed on an architecture without a finding or a
+// warning.
+func evaluateCommon(t *testing.T, snapshot *evaluator.Snapshot, template *v1beta1.VirtualMachineTemplate, architecture string) {
+	t.Helper()
+	result := evaluateTemplate(t, snapshot, template)
+	for i := range result.Findings {
+		t.Errorf("%s: %s", template.Name, result.Findings[i].Message())
+	}
+	if len(result.Warnings) > 0 || result.Verdict == nil || result.Verdict.Architecture != architecture || len(result.References) != 2 {
+		t.Fatalf("%s on %s: warnings %q, references %v", template.Name, architecture, result.Warnings, result.References)
+	}
+	for i := range result.References {
+		if result.References[i].State != effective.Found {
+			t.Errorf("%s: %v", template.Name, result.References[i])
+		}
+	}
+	if bus := result.Verdict.Spec.Domain.Devices.Disks[0].Disk.Bus; bus != kubevirtv1.DiskBusVirtio {
+		t.Errorf("%s: the disk has the bus %s", template.Name, bus)
+	}
+}
+
+// Every template renders with its defaults on every architecture that it claims, and its VM is allowed without a finding.
+func TestCommonTemplates(t *testing.T) {
+	found, _, _ := commonObjects(t, "--set", "architectures={amd64,arm64,s390x}")
+	if len(found) != 21 {
+		t.Errorf("%d templates", len(found))
+	}
+	snapshot := freshInstall(t)
 	for i := range found {
 		template := &found[i]
 		t.Run(template.Name, func(t *testing.T) {
@@ -136,26 +169,26 @@ func TestCommonTemplates(t *testing.T) {
 			if architecture != template.Labels["template.virtward.io/architecture"] || strings.HasSuffix(template.Name, "-"+architecture) != (architecture != "amd64") {
 				t.Errorf("architecture %s, labels %v", architecture, template.Labels)
 			}
-			raw, err := json.Marshal(template)
-			if err != nil {
-				t.Fatal(err)
-			}
-			result, err := snapshot.EvaluateMade(t.Context(), evaluator.Request{
-				Object: raw, Kind: metav1.GroupVersionKind(apikinds.Templates.GroupVersionKind), Resource: metav1.GroupVersionResource(apikinds.Templates.GroupVersionResource()), Namespace: "templates",
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range result.Findings {
-				t.Errorf("%s", result.Findings[i].Message())
-			}
-			if len(result.Warnings) > 0 || result.Verdict == nil || result.Verdict.Architecture != architecture || len(result.References) != 2 {
-				t.Errorf("warnings %q, references %v", result.Warnings, result.References)
-			}
-			if bus := result.Verdict.Spec.Domain.Devices.Disks[0].Disk.Bus; bus != kubevirtv1.DiskBusVirtio {
-				t.Errorf("the disk has the bus %s", bus)
-			}
+			evaluateCommon(t, snapshot, template, architecture)
 		})
+	}
+}
+
+// The presets have the requirements of their releases, so an instancetype that is too small is found.
+func TestCommonTemplatesWithATooSmallInstancetype(t *testing.T) {
+	found, _, _ := commonObjects(t, "--set", "families.windows11.instancetype=u1.medium")
+	snapshot := freshInstall(t)
+	var denied []string
+	for i := range found {
+		result := evaluateTemplate(t, snapshot, &found[i])
+		for j := range result.Findings {
+			denied = append(denied, found[i].Name+": "+result.Findings[j].Message())
+		}
+	}
+	if diff := cmp.Diff([]string{
+		"windows11: Not found: \"u1.medium\": preference \"windows.11.virtio\" requires 2 vCPUs, the instancetype provides 1 [virtward/preference-requirements] Choose a larger instancetype, or give the VM what the message names.",
+	}, denied); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -169,29 +202,30 @@ func TestCommonTemplatesPerArchitecture(t *testing.T) {
 	for i := range found {
 		source := found[i].Labels[imagev1alpha1.PerArchitectureLabel]
 		of := imagev1alpha1.Image{Name: source + "-cron", DataSource: source}
-		for _, architecture := range images.Architectures {
+		for _, architecture := range architectures.Names() {
 			of.Imports = append(of.Imports, imagev1alpha1.Import{Architecture: architecture})
 		}
 		catalog.Status.Images = append(catalog.Status.Images, of)
 	}
-	preferences := map[string]string{}
+	preferences, snapshot := map[string]string{}, freshInstall(t)
 	for i := range found {
 		preferences[found[i].Name] = preferenceOf(t, &found[i])
-		variants := images.VariantsOf(&found[i], []imagev1alpha1.GoldenImageCatalog{catalog})
-		if variants.Fault != nil || len(variants.Architectures) != len(images.Architectures) {
-			t.Errorf("%s: %v, %+v", found[i].Name, variants.Architectures, variants.Fault)
+		planned := variants.Of(&found[i], []imagev1alpha1.GoldenImageCatalog{catalog})
+		if planned.Fault != nil || len(planned.Architectures) != len(architectures.Names()) {
+			t.Errorf("%s: %v, %+v", found[i].Name, planned.Architectures, planned.Fault)
 			continue
 		}
-		for _, architecture := range variants.Architectures {
-			write, fault := variants.Plan(architecture, nil)
+		for _, architecture := range planned.Architectures {
+			write, fault := planned.Plan(architecture, nil)
 			if fault != nil {
 				t.Fatalf("%s: %+v", found[i].Name, fault)
 			}
 			preferences[write.Object.Name] = preferenceOf(t, write.Object)
+			evaluateCommon(t, snapshot, write.Object, architecture)
 		}
 	}
 	for name, want := range map[string]string{
-		"fedora": "fedora.arm64", "fedora-amd64": "fedora", "fedora-arm64": "fedora.arm64", "fedora-s390x": "fedora.s390x", "rhel9-s390x": "rhel.9.s390x", "debian": "debian", "windows11-amd64": "windows.11.virtio",
+		"fedora": "fedora.arm64", "fedora-amd64": "fedora", "fedora-arm64": "fedora.arm64", "fedora-s390x": "fedora.s390x", "rhel9-s390x": "rhel.9.s390x", "rhel10-s390x": "rhel.10.s390x", "debian": "debian", "windows11-amd64": "windows.11.virtio",
 	} {
 		if preferences[name] != want {
 			t.Errorf("%s has the preference %q, not %q", name, preferences[name], want)

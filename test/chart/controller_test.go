@@ -76,9 +76,9 @@ func TestControllerArguments(t *testing.T) {
 			"controller", "--health-address=:8081", "--metrics-address=:8080", "--namespace=$(POD_NAMESPACE)", "--params-namespace=" + namespace,
 			"--policy-exception-max-days=90",
 			"--mshv-cpu-model=auto", "--audit-interval=1h", "--audit-min-interval=30s", "--audit-max-results=200", "--audit-max-results-per-policy=20",
-			"--cert-secret=virtward-webhook-cert", "--service-name=virtward-webhook",
+			"--cert-secret=virtward-webhook-cert", "--rotation-settle=2m", "--service-name=virtward-webhook",
 			"--mutating-webhook-configuration=mutate.virtward.io", "--validating-webhook-configuration=validate.virtward.io",
-			"--apiserver-cert-secret=virtward-apiserver-cert", "--apiserver-service-name=virtward-apiserver", "--reports=true", "--policy-counts-service=virtward-webhook-policy-counts", "--log-level=info", "--log-format=json",
+			"--apiserver-cert-secret=virtward-apiserver-cert", "--apiserver-service-name=virtward-apiserver", "--reports=openreports.io/v1alpha1", "--policy-counts-service=virtward-webhook-policy-counts", "--log-level=info", "--log-format=json",
 		}},
 		{"everything", []string{
 			certManager, `controller={"metricsPort":9090,"healthPort":9091}`, `webhook.exemptNamespaces=["infra","lab"]`, `policies={"paramsNamespaces":["params"],"export":{"enabled":false}}`,
@@ -87,7 +87,7 @@ func TestControllerArguments(t *testing.T) {
 		}, []string{
 			"controller", "--health-address=:9091", "--metrics-address=:9090", "--namespace=$(POD_NAMESPACE)", "--exempt-namespace=infra", "--exempt-namespace=lab",
 			"--params-namespace=params", "--policy-exception-max-days=90", "--rollout-strategy=Stage", "--mshv-cpu-model=none", "--audit-interval=2h", "--audit-min-interval=1m",
-			"--audit-max-results=300", "--audit-max-results-per-policy=30", "--reports=false", "--policy-counts-service=virtward-webhook-policy-counts", "--log-level=debug", "--log-format=text",
+			"--audit-max-results=300", "--audit-max-results-per-policy=30", "--reports=", "--policy-counts-service=virtward-webhook-policy-counts", "--log-level=debug", "--log-format=text",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestControllerRights(t *testing.T) {
 		"create events", "create reports", "delete reports virtward",
 		"patch apiservices v1alpha1.subresources.template.kubevirt.io,v1beta1.subresources.template.kubevirt.io", "patch events",
 		"patch mutatingwebhookconfigurations mutate.virtward.io", "patch validatingwebhookconfigurations validate.virtward.io",
-		"patch virtualmachinepolicies/status", "patch virtualmachinepolicyexceptions/status", "update reports virtward",
+		"patch virtualmachinepolicyexceptions/status", "update reports virtward", "update virtualmachinepolicies/status",
 	}, writes(only[*rbacv1.ClusterRole](t, objects).Rules)); diff != "" {
 		t.Errorf("in the cluster (-want +got):\n%s", diff)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,18 +37,28 @@ const (
 	namespace = "virtward-system"
 )
 
-// helm runs Helm without anything of the user's: no configuration, no cluster.
+// inputs lists the charts, which only Helm reads: so that go test runs the tests again when a chart has changed.
+var inputs = sync.OnceValue(func() error {
+	return filepath.WalkDir(filepath.Join(root, "charts"), func(_ string, _ fs.DirEntry, err error) error { return err })
+})
+
+// helm runs Helm without anything of the user's: no configuration, no cluster. Short runs skip the test where bin/ lacks Helm.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	binary, err := filepath.Abs(filepath.Join(root, "bin", "tools", "helm"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(binary); err != nil {
-		t.Fatalf("Helm is not built: %v", err)
+	if _, err := os.Stat(binary); errors.Is(err, fs.ErrNotExist) && testing.Short() {
+		t.Skipf("Helm is not built: make %s", binary)
+	} else if err != nil {
+		t.Fatalf("Helm is not built: %v; make %s", err, binary)
+	}
+	if err := inputs(); err != nil {
+		t.Fatal(err)
 	}
 	home := t.TempDir()
-	command := exec.Command(binary, args...)
+	command := exec.Command(binary, withImage(args)...)
 	command.Dir = root
 	command.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + filepath.Join(home, "none"), "GOGC=400"}
 	var output, complaints bytes.Buffer
@@ -57,6 +68,15 @@ func helm(t *testing.T, args ...string) (string, error) {
 		return strings.TrimSpace(complaints.String() + output.String()), err
 	}
 	return output.String(), nil
+}
+
+// withImage adds the value that the chart requires before those of the test.
+func withImage(args []string) []string {
+	at := slices.Index(args, folder)
+	if at < 0 {
+		return args
+	}
+	return slices.Insert(slices.Clone(args), at+1, "--set-json", `image.repository="virtward/virtward"`)
 }
 
 // render returns what the chart makes of values, in Helm's order: all but what belongs to the controller.
@@ -157,6 +177,7 @@ func set(values []string) []string {
 func types() map[string]client.Object {
 	return map[string]client.Object{
 		"Deployment":                       &appsv1.Deployment{},
+		"DaemonSet":                        &appsv1.DaemonSet{},
 		"Service":                          &corev1.Service{},
 		"ServiceAccount":                   &corev1.ServiceAccount{},
 		"Secret":                           &corev1.Secret{},

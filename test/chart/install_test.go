@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,32 +18,40 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/api/processes"
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
+
+// pool has one control plane. A chart is what a cluster has once, so each test has it for itself.
+var pool planes.Pool
+
+func TestMain(m *testing.M) { os.Exit(pool.Main(m)) }
 
 // The life of an installation on a real API server, in the order in which it happens.
 func TestInstallation(t *testing.T) {
-	started, err := controlplane.Start(t.Context(), controlplane.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := started.Stop(); err != nil {
-			t.Errorf("stopping the control plane: %v", err)
-		}
-	})
+	started := pool.Take(t)
 	i := &installation{ctx: t.Context(), controlPlane: started, client: started.Client()}
 	for _, step := range []struct {
 		name string
@@ -52,6 +61,7 @@ func TestInstallation(t *testing.T) {
 		{"its pods are restricted", i.podsAreRestricted},
 		{"the controller fills the Secret and the configurations", i.fill},
 		{"an upgrade keeps the certificate", i.upgradeKeepsCertificate},
+		{"an upgrade takes all values at once", i.everything},
 		{"a value switches the checks off, and on again", i.unchecked},
 		{"kubectl virtward disable switches everything off", i.disable},
 		{"an upgrade leaves it off, and says so", i.upgradeWhileOff},
@@ -60,7 +70,7 @@ func TestInstallation(t *testing.T) {
 		{"one command switches everything off", i.switchOff},
 		{"rule settings are written", i.settle},
 		{"an upgrade switches it on again", i.switchOn},
-		{"uninstalling leaves nothing but the rule settings", i.uninstall},
+		{"kubectl virtward uninstall leaves nothing but what it says", i.uninstall},
 		{"installing again finds them", i.reinstall},
 	} {
 		if !t.Run(step.name, step.do) {
@@ -91,8 +101,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 54 {
-		t.Errorf("configurations of admission: %v, not 54", got)
+	if got := i.labelled(t); len(got) != 58 {
+		t.Errorf("configurations of admission: %v, not 58", got)
 	}
 }
 
@@ -179,16 +189,72 @@ func (i *installation) upgradeKeepsCertificate(t *testing.T) {
 	}
 }
 
+// everything installs the values of .ci/verify-chart, without the kinds of the Prometheus operator, which the cluster does not have. The
+// API server accepts each object, and the accounts can review who reads metrics.
+func (i *installation) everything(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, folder, "ci", "everything.yaml"))
+	must(t, err)
+	values := map[string]any{}
+	must(t, yaml.Unmarshal(content, &values))
+	for _, kind := range []string{"serviceMonitor", "prometheusRule"} {
+		must(t, unstructured.SetNestedField(values, false, "metrics", kind, "enabled"))
+	}
+	i.install(t, values)
+	for name := range sections() {
+		deployment, account := &appsv1.Deployment{}, &corev1.ServiceAccount{}
+		must(t, i.client.Get(i.ctx, client.ObjectKey{Namespace: namespace, Name: name}, deployment))
+		must(t, i.client.Get(i.ctx, client.ObjectKey{Namespace: namespace, Name: name}, account))
+		if deployment.Labels["team"] != "platform" || deployment.Annotations["example.com/contact"] != "platform@example.com" || account.Annotations["example.com/role"] != "virtward" {
+			t.Errorf("%s has the labels %v and the annotations %v, %v", name, deployment.Labels, deployment.Annotations, account.Annotations)
+		}
+		config, err := i.controlPlane.ServiceAccountConfig(i.ctx, namespace, name)
+		must(t, err)
+		reviewer, err := client.New(config, client.Options{Scheme: i.client.Scheme()})
+		must(t, err)
+		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: config.BearerToken}}
+		must(t, reviewer.Create(i.ctx, review))
+		if !review.Status.Authenticated {
+			t.Errorf("%s: its own token is not valid: %+v", name, review.Status)
+		}
+	}
+}
+
+// apis returns the names of the APIServices of VM templates, sorted.
+func (i *installation) apis(t *testing.T) []string {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("apiregistration.k8s.io/v1")
+	list.SetKind("APIServiceList")
+	must(t, i.client.List(i.ctx, list, client.MatchingLabels{"app.kubernetes.io/part-of": "virtward"}))
+	var names []string
+	for n := range list.Items {
+		names = append(names, list.Items[n].GetName())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// unanswered waits until the API server knows that no process serves the API of VM templates.
+func (i *installation) unanswered(t *testing.T) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(i.ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return strings.Count(i.status(t), "not available: ") == 2, nil
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, i.status(t))
+	}
+}
+
 // unchecked installs everything but the checks.
 func (i *installation) unchecked(t *testing.T) {
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": false}})
-	if got := i.labelled(t); len(got) != 53 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
+	if got := i.labelled(t); len(got) != 57 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
 		t.Errorf("configurations of admission: %v, not all but the checks", got)
 	}
 	i.admits(t)
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 54 {
-		t.Errorf("configurations of admission: %v, not 54", got)
+	if got := i.labelled(t); len(got) != 58 {
+		t.Errorf("configurations of admission: %v, not 58", got)
 	}
 }
 
@@ -196,8 +262,11 @@ func (i *installation) unchecked(t *testing.T) {
 // after.
 func (i *installation) disable(t *testing.T) {
 	i.rejects(t)
+	i.unanswered(t)
 	said := i.virtward(t, "disable", "--reason", "a test of the chart")
 	for _, want := range []string{
+		"APIService v1alpha1.subresources.template.kubevirt.io: removed, because it does not answer",
+		"APIService v1beta1.subresources.template.kubevirt.io: removed, because it does not answer",
 		"MutatingWebhookConfiguration mutate.virtward.io: switched off\n",
 		"ValidatingWebhookConfiguration validate.virtward.io: switched off\n",
 		"ValidatingAdmissionPolicy virtward-policies: switched off\n",
@@ -215,7 +284,10 @@ func (i *installation) upgradeWhileOff(t *testing.T) {
 	if got := *i.mutator(t).Webhooks[0].TimeoutSeconds; got != 4 {
 		t.Errorf("the timeout is %d, not 4", got)
 	}
-	i.isOff(t, 12)
+	i.isOff(t, 13)
+	if apis := i.apis(t); len(apis) > 0 {
+		t.Errorf("the upgrade registers %v again", apis)
+	}
 	notes := i.helm(t, "get", "notes", release, "--namespace", namespace)
 	if want := "Virtward is switched off, and stays so: a test of the chart (by "; !strings.Contains(notes, want) {
 		t.Errorf("the notes do not say %q, but:\n%s", want, notes)
@@ -237,9 +309,9 @@ func (i *installation) upgradeWithout(t *testing.T) {
 	}
 	must(t, os.WriteFile(file, []byte(before+"  - name: "+after), 0o600))
 	must(t, i.controlPlane.InstallChart(i.ctx, controlplane.Chart{Dir: dir, Release: release, Namespace: namespace}))
-	i.isOff(t, 11)
+	i.isOff(t, 12)
 	i.install(t, nil)
-	if status := i.virtward(t, "status"); !strings.Contains(status, "off in part (9 of 10)") {
+	if status := i.status(t); !strings.Contains(status, "off in part (10 of 11)") {
 		t.Errorf("a webhook that an upgrade adds is on; the status says\n%s", status)
 	}
 }
@@ -250,8 +322,11 @@ func (i *installation) enable(t *testing.T) {
 	if want := "Virtward is on. It takes effect within seconds.\n"; !strings.Contains(said, want) {
 		t.Errorf("it does not say %q, but:\n%s", want, said)
 	}
-	if status := i.virtward(t, "status"); strings.Contains(status, " off") {
+	if status := i.status(t); switchedOff.MatchString(status) {
 		t.Errorf("the status is\n%s", status)
+	}
+	if diff := cmp.Diff([]string{"v1alpha1.subresources.template.kubevirt.io", "v1beta1.subresources.template.kubevirt.io"}, i.apis(t)); diff != "" {
+		t.Errorf("APIs of VM templates (-want +got):\n%s", diff)
 	}
 	i.rejects(t)
 }
@@ -287,6 +362,22 @@ func (i *installation) isOff(t *testing.T, count int) {
 func (i *installation) virtward(t *testing.T, words ...string) string {
 	t.Helper()
 	return i.run(t, filepath.Join(root, "bin", "kubectl-virtward"), words...)
+}
+
+// switchedOff matches a result of an object that is off.
+var switchedOff = regexp.MustCompile(`(?m)^(switch|guards) .* off\b`)
+
+// status returns what kubectl virtward status prints. Its exit code is not asserted: not all processes run.
+func (i *installation) status(t *testing.T) string {
+	t.Helper()
+	command := exec.CommandContext(i.ctx, filepath.Join(root, "bin", "kubectl-virtward"), "status")
+	command.Env = []string{"KUBECONFIG=" + i.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
+	output, err := command.Output()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	return string(output)
 }
 
 // helm runs Helm against the cluster.
@@ -334,6 +425,7 @@ func (i *installation) switchOff(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, folder, "README.md"))
 	must(t, err)
 	_, section, _ := strings.Cut(string(content), "## Switching everything off\n\n")
+	_, section, _ = strings.Cut(section, "-->\n\n") // why the tests of the pages do not run it
 	line, _, _ := strings.Cut(section, "\n")
 	words := strings.Fields(line)
 	if len(words) == 0 || words[0] != "kubectl" {
@@ -348,9 +440,10 @@ func (i *installation) switchOff(t *testing.T) {
 	i.run(t, filepath.Join(root, "bin", "sandbox", "kubectl"), words[1:]...)
 	// The policies stay, and do nothing without their bindings.
 	want := []string{
-		"ValidatingAdmissionPolicy virtward-accounts", "ValidatingAdmissionPolicy virtward-copy-authors",
+		"ValidatingAdmissionPolicy virtward-accounts", "ValidatingAdmissionPolicy virtward-copy-authors", "ValidatingAdmissionPolicy virtward-exempt-namespaces",
 		"ValidatingAdmissionPolicy virtward-golden-image-catalogs", "ValidatingAdmissionPolicy virtward-golden-image-deletes", "ValidatingAdmissionPolicy virtward-golden-image-pointers", "ValidatingAdmissionPolicy virtward-golden-image-status", "ValidatingAdmissionPolicy virtward-golden-image-templates",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
+		"ValidatingAdmissionPolicy virtward-node-labels",
 		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-policy-exceptions", "ValidatingAdmissionPolicy virtward-policy-status", "ValidatingAdmissionPolicy virtward-rollout-status", "ValidatingAdmissionPolicy virtward-rollouts", "ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicy virtward-snapshot-contents",
 		"ValidatingAdmissionPolicy virtward-template-approved-only", "ValidatingAdmissionPolicy virtward-template-capture", "ValidatingAdmissionPolicy virtward-template-cluster-kinds", "ValidatingAdmissionPolicy virtward-template-namespaces",
@@ -408,20 +501,171 @@ func (i *installation) settle(t *testing.T) {
 		must(t, i.client.Create(i.ctx, object))
 	}
 	must(t, i.client.Delete(i.ctx, i.held[1]))
+	i.leaveTraces(t)
 }
 
-func (i *installation) switchOn(t *testing.T) {
-	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 54 {
-		t.Errorf("configurations of admission: %v, not 54", got)
+// leaveTraces creates one of everything that processes and users write, while no guard is active.
+func (i *installation) leaveTraces(t *testing.T) {
+	t.Helper()
+	closed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", Labels: map[string]string{v1beta1.ApprovedOnlyLabel: "true"}}}
+	exported := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: export.Prefix + "cap", Labels: map[string]string{export.ManagedBy: export.Manager}},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{APIGroups: []string{"kubevirt.io"}, APIVersions: []string{"v1"}, Resources: []string{"virtualmachines"}},
+			}}}},
+			Validations: []admissionv1.Validation{{Expression: "true"}},
+		},
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: processes.Controller}}
+	// A user can set the labels of Virtward on their own objects.
+	imitation := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: left, Name: "imitation", Labels: map[string]string{"app.kubernetes.io/part-of": "virtward"}}}
+	vm := i.checked()["virtualmachines"]
+	vm.SetName("changed")
+	vm.SetAnnotations(map[string]string{"rollout.virtward.io/pending": "{}"})
+	for _, object := range []client.Object{closed, exported, lease, imitation, vm} {
+		must(t, i.client.Create(i.ctx, object))
 	}
 }
 
-// uninstall: no finalizer of Virtward keeps an object or a namespace.
+func (i *installation) switchOn(t *testing.T) {
+	i.install(t, map[string]any{"audit": map[string]any{"reports": map[string]any{"installCRDs": true}}})
+	if got := i.labelled(t); len(got) != 58 {
+		t.Errorf("configurations of admission: %v, not 58", got)
+	}
+}
+
+// plan is what kubectl virtward uninstall prints.
+type plan struct {
+	Steps []struct{ Name string }
+	Left  []struct {
+		Kind  string
+		Names []string
+	}
+	Needs []struct{ Flag string }
+}
+
+// runUninstall runs the command, and returns what it prints and its exit code.
+func (i *installation) runUninstall(ctx context.Context, t *testing.T, words ...string) (printed plan, errOut string, code int) {
+	t.Helper()
+	command := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl-virtward"), append([]string{"uninstall", "-o", "json", "--helm", filepath.Join(root, "bin", "tools", "helm")}, words...)...)
+	command.Env = []string{"KUBECONFIG=" + i.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
+	var out, errs bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errs
+	if err := command.Run(); command.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if out.Len() > 0 {
+		if err := json.Unmarshal(out.Bytes(), &printed); err != nil {
+			t.Fatalf("%v\n%s", err, &out)
+		}
+	}
+	return printed, errs.String(), command.ProcessState.ExitCode()
+}
+
+// said are the objects that the command says are left, except for objects of users that it does not name.
+func (p *plan) said() []string {
+	var all []string
+	for _, l := range p.Left {
+		for _, name := range l.Names {
+			all = append(all, l.Kind+" "+name)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// traces are all objects of the cluster that have a name, a label or an annotation of Virtward, or are of its kinds.
+func (i *installation) traces(t *testing.T) []string {
+	t.Helper()
+	config := i.controlPlane.Config()
+	config.WarningHandler = rest.NoWarnings{}
+	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
+	must(t, err)
+	objects, err := metadata.NewForConfig(config)
+	must(t, err)
+	lists, err := discoverer.ServerPreferredResources()
+	if !discovery.IsGroupDiscoveryFailedError(err) { // nothing serves the APIs of VM templates here
+		must(t, err)
+	}
+	own := regexp.MustCompile(`(^|[ ./])virtward\b|kupenstack\.io|template\.kubevirt\.io`)
+	var all []string
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists) {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		must(t, err)
+		for _, resource := range list.APIResources {
+			if resource.Kind == "Event" || version.Group == "apps" && resource.Kind == "ReplicaSet" {
+				continue
+			}
+			found, err := objects.Resource(version.WithResource(resource.Name)).List(i.ctx, metav1.ListOptions{})
+			must(t, err)
+			for n := range found.Items {
+				o := &found.Items[n]
+				if o.Labels["kube-aggregator.kubernetes.io/automanaged"] != "" {
+					continue // the API server makes it of a definition
+				}
+				title := strings.TrimPrefix(o.Namespace+"/"+o.Name, "/")
+				text := o.Name + " " + version.Group
+				if resource.Kind == "CustomResourceDefinition" {
+					text = "" // the name of the kind says nothing about who installed it
+				}
+				for _, pairs := range []map[string]string{o.Labels, o.Annotations} {
+					for key, value := range pairs {
+						if key != "kubectl.kubernetes.io/last-applied-configuration" && key != "kubernetes.io/metadata.name" {
+							text += " " + key + " " + value
+						}
+					}
+				}
+				if own.MatchString(text) {
+					all = append(all, resource.Kind+" "+title)
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// uninstall: no finalizer of Virtward keeps an object or a namespace, and nothing is left but what the command says.
 func (i *installation) uninstall(t *testing.T) {
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "virtward-approval-keys"}}
 	must(t, i.client.Patch(i.ctx, keys, client.RawPatch(apitypes.MergePatchType, []byte(`{"stringData":{"key.1":"kept"}}`))))
-	must(t, i.controlPlane.UninstallChart(i.ctx, controlplane.Chart{Release: release, Namespace: namespace}))
+	report := untyped("openreports.io/v1alpha1", "Report", "virtward")
+	delete(report.Object, "spec")
+	report.SetNamespace(left)
+	report.SetLabels(map[string]string{export.ManagedBy: export.Manager})
+	report.Object["source"] = "virtward"
+	i.eventually(t, "the Report is created", func() error { return i.client.Create(i.ctx, report) })
+
+	before := i.traces(t)
+	promised, said, code := i.runUninstall(i.ctx, t, "--dry-run")
+	if code != 0 || len(promised.Steps) != 3 || len(promised.Needs) != 1 || !strings.Contains(said, "needed: --open-namespaces: ") {
+		t.Errorf("the dry run: code %d, %+v\n%s", code, promised, said)
+	}
+	for words, want := range map[string]string{"": "add --open-namespaces", "--yes": "add --open-namespaces", "--open-namespaces": "add --yes to uninstall without confirmation"} {
+		if _, said, code := i.runUninstall(i.ctx, t, strings.Fields(words)...); code != 2 || !strings.Contains(said, want) {
+			t.Errorf("%q: code %d, want %q in\n%s", words, code, want, said)
+		}
+	}
+	if diff := cmp.Diff(before, i.traces(t)); diff != "" {
+		t.Fatalf("without confirmation (-before +after):\n%s", diff)
+	}
+	must(t, i.controlPlane.Uninstall(i.ctx, namespace, func(ctx context.Context) error {
+		got, said, code := i.runUninstall(ctx, t, "--yes", "--open-namespaces")
+		if code != 0 || len(got.Steps) > 0 {
+			return fmt.Errorf("code %d, %+v\n%s", code, got.Steps, said)
+		}
+		if diff := cmp.Diff(promised.said(), got.said()); diff != "" {
+			t.Errorf("what is left (-dry run +afterwards):\n%s", diff)
+		}
+		return nil
+	}))
+	// A user has this one, and the command says nothing about labels of users' objects.
+	want := slices.Concat(promised.said(), []string{"ConfigMap " + left + "/imitation"})
+	slices.Sort(want)
+	if diff := cmp.Diff(want, i.traces(t)); diff != "" {
+		t.Errorf("what the cluster has (-said +is there):\n%s", diff)
+	}
 	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "kept"}, ruleSettings("kept")))
 	i.keepsApprovalKeys(t)
 	if got := i.labelled(t); len(got) != 0 {

@@ -183,13 +183,7 @@ func TestLibraryRejects(t *testing.T) {
 // The second release writes policies. Later ones change and remove them. No webhook is served here, so the checks are
 // switched off while policies are written.
 func TestLibraryInstallation(t *testing.T) {
-	started, err := controlplane.Start(t.Context(), controlplane.Options{})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := started.Stop(); err != nil {
-			t.Errorf("stopping the control plane: %v", err)
-		}
-	})
+	started := pool.Take(t)
 	i := &installation{ctx: t.Context(), controlPlane: started, client: started.Client()}
 	with := func(checks bool, chosen map[string]any) {
 		t.Helper()

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,16 +29,13 @@ import (
 // virtOperator is the field manager of KubeVirt's operator, and the value of its label.
 const virtOperator = "virt-operator"
 
-// TestTemplateModes transfers VM templates from virt-operator to Virtward and back, as docs/operations.md describes, on a
+// sourceRole is the role of virt-template that the chart installs where it is absent.
+const sourceRole = "virt-template-virtualmachinetemplaterequest-source-role"
+
+// TestTemplateModes transfers VM templates from virt-operator to Virtward and back, as docs/template-api.md describes, on a
 // real API server. No template is lost, and there is one manager at each moment.
 func TestTemplateModes(t *testing.T) {
-	started, err := controlplane.Start(t.Context(), controlplane.Options{})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := started.Stop(); err != nil {
-			t.Errorf("stopping the control plane: %v", err)
-		}
-	})
+	started := pool.Take(t)
 	m := &modes{installation: &installation{ctx: t.Context(), controlPlane: started, client: started.Client()}}
 	for _, step := range []struct {
 		name string
@@ -212,7 +211,7 @@ func (m *modes) isKept(t *testing.T) {
 // upgrade runs helm upgrade with words, and returns what it says and whether it failed.
 func (m *modes) upgrade(t *testing.T, words ...string) (string, error) {
 	t.Helper()
-	command := exec.CommandContext(m.ctx, filepath.Join("bin", "tools", "helm"), append([]string{"upgrade", release, folder, "--namespace", namespace}, words...)...)
+	command := exec.CommandContext(m.ctx, filepath.Join("bin", "tools", "helm"), withImage(append([]string{"upgrade", release, folder, "--namespace", namespace}, words...))...)
 	command.Dir = root
 	command.Env = []string{"KUBECONFIG=" + m.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
 	output, err := command.CombinedOutput()
@@ -236,10 +235,10 @@ func (m *modes) cannotApprove(t *testing.T) {
 	m.fails(t, "templates.requireApproval needs Virtward to serve VM templates, but another component manages them", "--set", "templates.requireApproval=true")
 }
 
-// documented runs the kubectl commands of a section of docs/operations.md.
+// documented runs the kubectl commands of a section of docs/template-api.md.
 func (m *modes) documented(t *testing.T, heading string) {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "template-api.md"))
 	must(t, err)
 	_, section, found := strings.Cut(string(page), "\n### "+heading+"\n")
 	section, _, ended := strings.Cut(section, "\n##")
@@ -263,11 +262,17 @@ func (m *modes) toVirtward(t *testing.T) {
 	}
 	m.virtOperatorRemoves(t)
 	m.isKept(t)
+	foreign := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: sourceRole, Labels: map[string]string{"app.kubernetes.io/managed-by": virtOperator}}}
+	must(t, m.client.Create(m.ctx, foreign))
 	said, err := m.upgrade(t, "--force-conflicts")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	m.isManagedBy(t, "Helm", "virtward-apiserver")
+	if rules := m.sourceRole(t); len(rules) > 0 {
+		t.Errorf("the role of another component has the rules %v", rules)
+	}
+	must(t, m.client.Delete(m.ctx, foreign))
 	must(t, m.client.Get(m.ctx, client.ObjectKey{Namespace: namespace, Name: "virtward-apiserver"}, &appsv1.Deployment{}))
 }
 
@@ -288,13 +293,30 @@ func (m *modes) virtOperatorRemoves(t *testing.T) {
 }
 
 func (m *modes) upgrades(t *testing.T) {
-	m.install(t, map[string]any{"templates": map[string]any{"mode": "manage", "requireApproval": true}})
-	m.isManagedBy(t, "Helm", "virtward-apiserver")
+	for range 2 { // an upgrade keeps the role that the release before installed
+		m.install(t, map[string]any{"templates": map[string]any{"mode": "manage", "requireApproval": true}})
+		m.isManagedBy(t, "Helm", "virtward-apiserver")
+		want := []rbacv1.PolicyRule{{APIGroups: []string{"template.kubevirt.io"}, Resources: []string{"virtualmachinetemplaterequests/source"}, Verbs: []string{"create"}}}
+		if diff := cmp.Diff(want, m.sourceRole(t)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sourceRole, diff)
+		}
+	}
+}
+
+// sourceRole returns the rules of the role that clients of virt-template bind.
+func (m *modes) sourceRole(t *testing.T) []rbacv1.PolicyRule {
+	t.Helper()
+	role := &rbacv1.ClusterRole{}
+	must(t, m.client.Get(m.ctx, client.ObjectKey{Name: sourceRole}, role))
+	return role.Rules
 }
 
 func (m *modes) toVirtOperator(t *testing.T) {
 	m.install(t, map[string]any{"templates": map[string]any{"mode": "observe"}})
 	m.isKept(t)
+	if err := m.client.Get(m.ctx, client.ObjectKey{Name: sourceRole}, &rbacv1.ClusterRole{}); !apierrors.IsNotFound(err) {
+		t.Errorf("%s: %v", sourceRole, err)
+	}
 	_, services := templateNames()
 	for _, name := range services {
 		if err := m.client.Get(m.ctx, client.ObjectKey{Name: name}, untyped("apiregistration.k8s.io/v1", "APIService", name)); !apierrors.IsNotFound(err) {

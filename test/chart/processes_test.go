@@ -1,26 +1,37 @@
 package chart
 
 import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/addresses"
+	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/api/architectures"
+	"github.com/virtward/virtward/api/processes"
+	"github.com/virtward/virtward/controllers/virtualimages"
+	"github.com/virtward/virtward/goldenimages"
 )
 
 // Each process knows the memory limit of its container, and Prometheus can find its metrics.
 func TestProcesses(t *testing.T) {
-	objects := renderFor(t, nil, "policies.export.enabled=true", "metrics.serviceMonitor.enabled=true", "controller.replicas=2", "templates.controller.replicas=2", "rollouts.replicas=2", "images.enabled=true", "images.replicas=2", "virtualImages.enabled=true", "virtualImages.replicas=2")
+	objects := renderFor(t, nil, "policies.export.enabled=true", "metrics.serviceMonitor.enabled=true", "controller.replicas=2", "templates.controller.replicas=2", "templates.imports.enabled=true", "templates.imports.replicas=2", "rollouts.replicas=2", "goldenImages.enabled=true", "goldenImages.replicas=2", "virtualImages.enabled=true", "virtualImages.replicas=2")
 	rendered := identities(objects)
 	var names []string
 	for _, object := range objects {
@@ -42,9 +53,29 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"virtward-apiserver", "virtward-controller", "virtward-export", "virtward-images", "virtward-rollouts", "virtward-templates", "virtward-virtualimages", "virtward-webhook"}; !slices.Equal(names, want) {
+	if want := deployed(); !slices.Equal(names, want) {
 		t.Errorf("processes %v, want %v", names, want)
 	}
+}
+
+// deployed are the names of the processes with Deployments, sorted.
+func deployed() []string {
+	return slices.DeleteFunc(lasting(), func(name string) bool {
+		p, _ := processes.Find(name)
+		return p.Daemon
+	})
+}
+
+// lasting are the names of the processes that do not end, sorted.
+func lasting() []string {
+	var names []string
+	for _, p := range processes.All() {
+		if !p.Job {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // TestTemplatesController lists what the controllers of templates need.
@@ -112,7 +143,7 @@ func TestCommonImages(t *testing.T) {
 		var data, checksum string
 		var arguments []string
 		volumes, webhooks := 0, false
-		for _, object := range renderFor(t, nil, "images.enabled=true", "images.commonImages="+list) {
+		for _, object := range renderFor(t, nil, "goldenImages.enabled=true", "goldenImages.commonImages="+list) {
 			switch o := object.(type) {
 			case *corev1.ConfigMap:
 				if o.Name == "virtward-images-common" {
@@ -136,37 +167,81 @@ func TestCommonImages(t *testing.T) {
 		if data == "" {
 			continue
 		}
-		if parsed, err := images.ParseCommon([]byte(data)); err != nil || len(parsed) != 1 || parsed[0].Spec.ManagedDataSource != "fedora" {
+		if parsed, err := goldenimages.ParseCommon([]byte(data)); err != nil || len(parsed) != 1 || parsed[0].Spec.ManagedDataSource != "fedora" {
 			t.Errorf("%v %+v", err, parsed)
 		}
 	}
 }
 
-// TestAlert holds that the chart and the page of operations have the same alert, and that its metric exists.
-func TestAlert(t *testing.T) {
-	var rules []any
-	for _, object := range renderFor(t, nil, "metrics.prometheusRule.enabled=true") {
-		if rule, is := object.(*unstructured.Unstructured); is && rule.GetKind() == "PrometheusRule" && rule.GetName() == "virtward-rollouts" {
-			groups, _, err := unstructured.NestedSlice(rule.Object, "spec", "groups")
-			must(t, err)
-			rules = groups[0].(map[string]any)["rules"].([]any)
+// TestPredefinedImages renders the images of the chart: off by default, beside those of the values, and replaced by these.
+func TestPredefinedImages(t *testing.T) {
+	item := func(name, source string) string {
+		return `{"metadata":{"name":"` + name + `"},"spec":{"schedule":"","managedDataSource":"` + source + `","template":{"spec":{"source":{"registry":{"url":"docker://r.example/own"}},"storage":{"resources":{"requests":{"storage":"1Gi"}}}}}}}`
+	}
+	for _, test := range []struct {
+		values []string
+		want   string
+	}{
+		{nil, ""},
+		{[]string{"goldenImages.predefinedImages=true"}, "centos-stream9 centos-stream10 fedora"},
+		{[]string{"goldenImages.predefinedImages=true", "goldenImages.commonImages=[" + item("own", "own") + "]"}, "own centos-stream9 centos-stream10 fedora"},
+		{[]string{"goldenImages.predefinedImages=true", "goldenImages.commonImages=[" + item("fedora-image-cron", "other") + "]"}, "other centos-stream9 centos-stream10"},
+		{[]string{"goldenImages.predefinedImages=true", "goldenImages.commonImages=[" + item("other", "fedora") + "]"}, "fedora centos-stream9 centos-stream10"},
+	} {
+		got := ""
+		for _, object := range renderFor(t, nil, append([]string{"goldenImages.enabled=true"}, test.values...)...) {
+			if config, is := object.(*corev1.ConfigMap); is && config.Name == "virtward-images-common" {
+				parsed, err := goldenimages.ParseCommon([]byte(config.Data["images.yaml"]))
+				must(t, err)
+				var names []string
+				for i := range parsed {
+					names = append(names, parsed[i].Spec.ManagedDataSource)
+				}
+				got = strings.Join(names, " ")
+			}
+		}
+		if got != test.want {
+			t.Errorf("%v: %q, want %q", test.values, got, test.want)
 		}
 	}
-	if len(rules) != 1 {
-		t.Fatalf("rules %v", rules)
-	}
-	rule := rules[0].(map[string]any)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+}
+
+// TestPredefinedImagesHaveTheRightForm checks the form of each entry: its URL names one tag of a registry, its architectures are
+// those of KubeVirt, and its names leave space for the suffix of an architecture. No registry is read.
+func TestPredefinedImagesHaveTheRightForm(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "charts", "virtward", "golden-images", "common.yaml"))
 	must(t, err)
-	for _, text := range []string{"- alert: " + rule["alert"].(string), "expr: " + rule["expr"].(string), rule["annotations"].(map[string]any)["summary"].(string)} {
-		if !strings.Contains(string(page), text) {
-			t.Errorf("docs/operations.md lacks %q", text)
+	parsed, err := goldenimages.ParseCommon(content)
+	must(t, err)
+	if len(parsed) == 0 {
+		t.Fatal("no images")
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "golden-images.md"))
+	must(t, err)
+	for i := range parsed {
+		image := &parsed[i]
+		url := *image.Spec.Template.Spec.Source.Registry.URL
+		found, err := addresses.ParseImage(url)
+		must(t, err)
+		if found.Registry == "" || found.Repository == "" || found.Tag == "" || found.Digest != "" {
+			t.Errorf("%s: %+v", url, found)
 		}
-	}
-	source, err := os.ReadFile(filepath.Join(root, "controllers", "pending", "metrics.go"))
-	must(t, err)
-	if metric := regexp.MustCompile(`virtward_[a-z_]+`).FindString(rule["expr"].(string)); !strings.Contains(string(source), `"`+metric+`"`) {
-		t.Errorf("no metric %s", metric)
+		listed, _ := goldenimages.Listed(image)
+		if strings.Join(listed, ",") != image.Annotations["ssp.kubevirt.io/dict.architectures"] || len(listed) == 0 {
+			t.Errorf("%s lists %v", image.Name, listed)
+		}
+		for _, architecture := range listed {
+			if !architectures.Known(architecture) {
+				t.Errorf("%s has the architecture %s", image.Name, architecture)
+			}
+		}
+		if len(image.Name) > 57 || len(image.Spec.ManagedDataSource) > 57 {
+			t.Errorf("%s is too long", image.Name)
+		}
+		size := image.Spec.Template.Spec.Storage.Resources.Requests.Storage().String()
+		if row := "| `" + image.Name + "` | `" + image.Spec.ManagedDataSource + "` | `" + url + "` | " + strings.Join(listed, ", ") + " | " + size + " |"; !strings.Contains(string(page), row) {
+			t.Errorf("docs/golden-images.md lacks %s", row)
+		}
 	}
 }
 
@@ -180,11 +255,11 @@ func TestRegistries(t *testing.T) {
 		}
 		return found
 	}
-	if found := roles(renderFor(t, nil, "images.enabled=true")); len(found) > 0 {
+	if found := roles(renderFor(t, nil, "goldenImages.enabled=true")); len(found) > 0 {
 		t.Errorf("without a value: %v", found)
 	}
-	objects := renderFor(t, nil, "images.enabled=true", `images.registries.hosts=["quay.io","*.example.com"]`, `images.registries.networks=["10.1.0.0/16"]`,
-		`images.registries.credentials=[{"namespace":"os","secrets":["quay"],"configMaps":["ca"]},{"namespace":"none"}]`)
+	objects := renderFor(t, nil, "goldenImages.enabled=true", `goldenImages.registries.hosts=["quay.io","*.example.com"]`, `goldenImages.registries.networks=["10.1.0.0/16"]`,
+		`goldenImages.registries.credentials=[{"namespace":"os","secrets":["quay"],"configMaps":["ca"]},{"namespace":"none"}]`)
 	found := roles(objects)
 	if len(found) != 1 || found[0].Namespace != "os" {
 		t.Fatalf("%d Roles", len(found))
@@ -204,54 +279,40 @@ func TestRegistries(t *testing.T) {
 	}
 }
 
-// TestAlerts holds that the metrics of the alerts of a process exist, and that the page of operations has the alerts.
-func TestAlerts(t *testing.T) {
-	for _, of := range []struct {
-		value, rule, folders string
-		alerts               int
-	}{
-		{"images.enabled=true", "virtward-images", "controllers/goldenimages", 6},
-		{"virtualImages.enabled=true", "virtward-virtualimages", "controllers/virtualimages", 5},
-		{"policies.exceptions.enabled=true", "virtward-policies", "controllers/exceptionstatus controllers/policystatus controllers/policycounts", 4},
-		{"policies.exceptions.enabled=false", "virtward-policies", "controllers/policystatus controllers/policycounts", 2},
-	} {
-		t.Run(of.value, func(t *testing.T) { alertsOf(t, of.value, of.rule, of.folders, of.alerts) })
-	}
-}
+// metricName is the name of a metric of Virtward, or of one that Virtward has in place of HCO.
+var metricName = regexp.MustCompile(`\b(virtward|kubevirt)_[a-z_]+`)
 
-func alertsOf(t *testing.T, value, name, folders string, alerts int) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
-	must(t, err)
-	var source []byte
-	for _, folder := range strings.Fields(folders) {
-		part, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(folder), "metrics.go"))
-		must(t, err)
-		source = append(source, part...)
-	}
-	count := 0
-	for _, object := range renderFor(t, nil, "metrics.prometheusRule.enabled=true", value) {
-		rule, is := object.(*unstructured.Unstructured)
-		if !is || rule.GetKind() != "PrometheusRule" || rule.GetName() != name {
-			continue
-		}
-		groups, _, err := unstructured.NestedSlice(rule.Object, "spec", "groups")
-		must(t, err)
-		for _, r := range groups[0].(map[string]any)["rules"].([]any) {
-			alert := r.(map[string]any)
-			count++
-			if !strings.Contains(string(page), "`"+alert["alert"].(string)+"`") {
-				t.Errorf("docs/operations.md lacks %s", alert["alert"])
+// metricsOfPackages are the names of the metrics that packages register.
+func metricsOfPackages(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, folder := range []string{"apiserver", "cmd", "configcache", "controllers", "importserver", "limits", "nodes", "platform", "webhooks"} {
+		must(t, filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
 			}
-			for _, metric := range regexp.MustCompile(`(virtward|kubevirt)_[a-z_]+`).FindAllString(alert["expr"].(string), -1) {
-				if !strings.Contains(string(source), `"`+metric+`"`) {
-					t.Errorf("%s: no metric %s", alert["alert"], metric)
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
+				return strings.Contains(i.Path.Value, "prometheus/client_golang/prometheus")
+			}) {
+				return nil
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if text, is := n.(*ast.BasicLit); is && text.Kind == token.STRING {
+					if name, err := strconv.Unquote(text.Value); err == nil && metricName.FindString(name) == name && name != "" {
+						names = append(names, name)
+					}
 				}
-			}
-		}
+				return true
+			})
+			return nil
+		}))
 	}
-	if count != alerts {
-		t.Errorf("%d alerts", count)
-	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // TestCopies: what the copies of images add, for each provider of certificates.
@@ -311,5 +372,26 @@ func TestCopies(t *testing.T) {
 	}
 	if creates(base...) || !creates("virtualImages.enabled=true", "virtualImages.copies.enabled=true") {
 		t.Error("Secrets are created without copies, or not with them")
+	}
+}
+
+// TestUploadClasses: the guard of VirtualImages permits uploads to classes that store images in the cluster. The chart says of each
+// backend whether it does.
+func TestUploadClasses(t *testing.T) {
+	for _, b := range virtualimages.Backends() {
+		inCluster, known := virtualimages.Choose(b, true, false)
+		if !known {
+			t.Fatalf("%s is unknown", b)
+		}
+		var guard string
+		for _, policy := range every[*admissionregistrationv1.ValidatingAdmissionPolicy](renderFor(t, nil, "virtualImages.enabled=true", `virtualImages.classes.other={"backend":"`+string(b)+`","cloud":"c"}`)) {
+			if policy.Name == admissionpolicies.VirtualImages {
+				guard = fmt.Sprint(policy.Spec.Variables)
+			}
+		}
+		want := "variables.class in '" + map[bool]string{true: "cluster other", false: "cluster"}[inCluster] + "'.split(' ')"
+		if !strings.Contains(guard, want) {
+			t.Errorf("%s: the guard lacks %s: %s", b, want, guard)
+		}
 	}
 }

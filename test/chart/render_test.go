@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/soak"
 )
@@ -35,199 +36,78 @@ const kubeVirtMutator = "virt-api-mutator"
 
 const certManager = `certificates.provider="cert-manager"`
 
-// What is installed by default, and what else by value.
+// Golden lists of the objects of the chart: all of them by default, and for other values what is added and what is removed. The
+// specs are not in them: the definitions and the guards are copies of other files, and tests of their own verify the rest.
 func TestObjects(t *testing.T) {
-	always := []string{ // the guards of templates that do not depend on templates.mode
-		"ValidatingAdmissionPolicy virtward-template-approved-only",
-		"ValidatingAdmissionPolicyBinding virtward-template-approved-only",
-		"ValidatingAdmissionPolicy virtward-template-cluster-kinds",
-		"ValidatingAdmissionPolicyBinding virtward-template-cluster-kinds",
-		"ValidatingAdmissionPolicy virtward-template-namespaces",
-		"ValidatingAdmissionPolicyBinding virtward-template-namespaces",
-		"ValidatingAdmissionPolicy virtward-template-provenance",
-		"ValidatingAdmissionPolicyBinding virtward-template-provenance",
-		"ValidatingAdmissionPolicy virtward-template-status",
-		"ValidatingAdmissionPolicyBinding virtward-template-status",
-	}
-	managed := []string{ // the others
-		"ValidatingAdmissionPolicy virtward-template-capture",
-		"ValidatingAdmissionPolicyBinding virtward-template-capture",
-		"ValidatingAdmissionPolicy virtward-template-request-labels",
-		"ValidatingAdmissionPolicyBinding virtward-template-request-labels",
-	}
-	stops := []string{"Role virtward-uninstall", "RoleBinding virtward-uninstall"} // of the Job that stops the controller of captures
-	common := append([]string{
-		"NetworkPolicy virtward-webhook",
-		"PodDisruptionBudget virtward-webhook",
-		"ServiceAccount virtward-webhook",
-		"ClusterRole virtward-uninstall",
-		"ClusterRoleBinding virtward-uninstall",
-		"Job virtward-uninstall",
-		"ServiceAccount virtward-uninstall",
-		"Secret virtward-webhook-cert",
-		"CustomResourceDefinition goldenimagecatalogs.image.virtward.io",
-		"CustomResourceDefinition rulesettings.policy.virtward.io",
-		"CustomResourceDefinition virtualimages.kupenstack.io",
-		"CustomResourceDefinition virtualmachinedefaults.policy.virtward.io",
-		"CustomResourceDefinition virtualmachinepolicies.policy.virtward.io",
-		"CustomResourceDefinition virtualmachinepolicyexceptions.policy.virtward.io",
-		"CustomResourceDefinition virtualmachinerollouts.rollout.virtward.io",
-		"CustomResourceDefinition virtualmachinetemplaterequests.template.kubevirt.io",
-		"CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io",
-		"ClusterRole virtward-policies-view",
-		"ClusterRoleBinding virtward-policies-view",
-		"ClusterRole virtward-policy-exceptions-edit",
-		"ClusterRole virtward-policy-exceptions-view",
-		"ClusterRole virtward-rollouts-edit",
-		"ClusterRole virtward-rollouts-view",
-		"ClusterRole virtward-template-approver",
-		"ClusterRole virtward-template-author",
-		"ClusterRole virtward-template-user",
-		"ClusterRole virtward-template-viewer",
-		"ClusterRole virtward-virtualimages-edit",
-		"ClusterRole virtward-virtualimages-view",
-		"ClusterRole virtward-webhook",
-		"ClusterRoleBinding virtward-webhook",
-		"Role virtward-webhook",
-		"RoleBinding virtward-webhook",
-		"Role virtward-webhook-counts",
-		"RoleBinding virtward-webhook-counts",
-		"Role virtward-webhook-params",
-		"RoleBinding virtward-webhook-params",
-		"Service virtward-webhook",
-		"Service virtward-webhook-metrics",
-		"Service virtward-webhook-policy-counts",
-		"Deployment virtward-webhook",
-		"MutatingWebhookConfiguration mutate.virtward.io",
-		"ValidatingWebhookConfiguration validate.virtward.io",
-		"ValidatingAdmissionPolicy virtward-accounts",
-		"ValidatingAdmissionPolicyBinding virtward-accounts",
-		"ValidatingAdmissionPolicy virtward-copy-authors",
-		"ValidatingAdmissionPolicyBinding virtward-copy-authors",
-		"ValidatingAdmissionPolicy virtward-golden-image-catalogs",
-		"ValidatingAdmissionPolicyBinding virtward-golden-image-catalogs",
-		"ValidatingAdmissionPolicy virtward-golden-image-deletes",
-		"ValidatingAdmissionPolicyBinding virtward-golden-image-deletes",
-		"ValidatingAdmissionPolicy virtward-golden-image-pointers",
-		"ValidatingAdmissionPolicyBinding virtward-golden-image-pointers",
-		"ValidatingAdmissionPolicy virtward-golden-image-status",
-		"ValidatingAdmissionPolicyBinding virtward-golden-image-status",
-		"ValidatingAdmissionPolicy virtward-golden-image-templates",
-		"ValidatingAdmissionPolicyBinding virtward-golden-image-templates",
-		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
-		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
-		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor",
-		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect",
-		"ValidatingAdmissionPolicy virtward-policies",
-		"ValidatingAdmissionPolicyBinding virtward-policies",
-		"ValidatingAdmissionPolicy virtward-policy-exceptions",
-		"ValidatingAdmissionPolicyBinding virtward-policy-exceptions",
-		"ValidatingAdmissionPolicy virtward-policy-status",
-		"ValidatingAdmissionPolicyBinding virtward-policy-status",
-		"ValidatingAdmissionPolicy virtward-rollout-status",
-		"ValidatingAdmissionPolicyBinding virtward-rollout-status",
-		"ValidatingAdmissionPolicy virtward-rollouts",
-		"ValidatingAdmissionPolicyBinding virtward-rollouts",
-		"ValidatingAdmissionPolicy virtward-rule-settings",
-		"ValidatingAdmissionPolicyBinding virtward-rule-settings",
-		"ValidatingAdmissionPolicy virtward-snapshot-contents",
-		"ValidatingAdmissionPolicyBinding virtward-snapshot-contents",
-		"ValidatingAdmissionPolicy virtward-virtual-image-copies",
-		"ValidatingAdmissionPolicyBinding virtward-virtual-image-copies",
-		"ValidatingAdmissionPolicy virtward-virtual-image-status",
-		"ValidatingAdmissionPolicyBinding virtward-virtual-image-status",
-		"ValidatingAdmissionPolicy virtward-virtual-images",
-		"ValidatingAdmissionPolicyBinding virtward-virtual-images",
-	}, slices.Concat(always, managed, stops)...)
-	for _, c := range []struct {
-		name   string
-		values []string
-		less   []string
-		more   []string
-	}{
-		{name: "defaults"},
-		{
-			name: "cert-manager with the chart's CA", values: []string{certManager},
-			less: []string{"Secret virtward-webhook-cert", "Role virtward-webhook", "RoleBinding virtward-webhook"},
-			more: []string{
-				"Certificate virtward-webhook", "Certificate virtward-webhook-ca", "Secret virtward-webhook-paths",
-				"Issuer virtward-webhook", "Issuer virtward-webhook-self-signed",
-			},
-		},
-		{
-			name: "cert-manager with an issuer", values: []string{certManager, `certificates.certManager.issuerRef={"name":"corporate","kind":"ClusterIssuer"}`},
-			less: []string{"Secret virtward-webhook-cert", "Role virtward-webhook", "RoleBinding virtward-webhook"},
-			more: []string{"Certificate virtward-webhook", "Secret virtward-webhook-paths"},
-		},
-		{name: "one replica", values: []string{"replicas=1"}, less: []string{"PodDisruptionBudget virtward-webhook"}},
-		{name: "no network policy", values: []string{"networkPolicy.enabled=false"}, less: []string{"NetworkPolicy virtward-webhook"}},
-		{name: "service monitor", values: []string{"metrics.serviceMonitor.enabled=true"}, more: []string{"ServiceMonitor virtward-webhook"}},
-		{name: "no checks", values: []string{"checks.enabled=false"}, less: []string{"ValidatingWebhookConfiguration validate.virtward.io"}},
-		{name: "templates are observed", values: []string{`templates.mode="observe"`}, less: append(slices.Concat(managed, stops),
-			"CustomResourceDefinition virtualmachinetemplaterequests.template.kubevirt.io",
-			"CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io",
-			"ClusterRole virtward-template-approver", "ClusterRole virtward-template-author", "ClusterRole virtward-template-user", "ClusterRole virtward-template-viewer",
-		)},
-		{name: "no guards of templates", values: []string{"guards.templates.enabled=false"}, less: slices.Concat(always, managed)},
-		{name: "templates are managed", values: []string{`templates.mode="manage"`}},
-		{name: "no guard of the rule settings", values: []string{"guards.ruleSettings.enabled=false"}, less: []string{
-			"ValidatingAdmissionPolicy virtward-rule-settings",
-			"ValidatingAdmissionPolicyBinding virtward-rule-settings",
-		}},
-		{name: "no guard of the policies", values: []string{"guards.policies.enabled=false"}, less: []string{
-			"ValidatingAdmissionPolicy virtward-policies",
-			"ValidatingAdmissionPolicyBinding virtward-policies",
-			"ValidatingAdmissionPolicy virtward-policy-exceptions",
-			"ValidatingAdmissionPolicyBinding virtward-policy-exceptions",
-			"ValidatingAdmissionPolicy virtward-policy-status",
-			"ValidatingAdmissionPolicyBinding virtward-policy-status",
-		}},
-		{name: "no guard of the accounts", values: []string{"guards.accounts.enabled=false"}, less: []string{
-			"ValidatingAdmissionPolicy virtward-accounts",
-			"ValidatingAdmissionPolicyBinding virtward-accounts",
-		}},
-		{name: "no guards of golden images", values: []string{"guards.images.enabled=false"}, less: []string{
-			"ValidatingAdmissionPolicy virtward-golden-image-catalogs",
-			"ValidatingAdmissionPolicyBinding virtward-golden-image-catalogs",
-			"ValidatingAdmissionPolicy virtward-golden-image-deletes",
-			"ValidatingAdmissionPolicyBinding virtward-golden-image-deletes",
-			"ValidatingAdmissionPolicy virtward-golden-image-pointers",
-			"ValidatingAdmissionPolicyBinding virtward-golden-image-pointers",
-			"ValidatingAdmissionPolicy virtward-golden-image-status",
-			"ValidatingAdmissionPolicyBinding virtward-golden-image-status",
-			"ValidatingAdmissionPolicy virtward-golden-image-templates",
-			"ValidatingAdmissionPolicyBinding virtward-golden-image-templates",
-		}},
-		{name: "no guards of VirtualImages", values: []string{"guards.virtualImages.enabled=false"}, less: []string{
-			"ValidatingAdmissionPolicy virtward-virtual-image-copies",
-			"ValidatingAdmissionPolicyBinding virtward-virtual-image-copies",
-			"ValidatingAdmissionPolicy virtward-virtual-image-status",
-			"ValidatingAdmissionPolicyBinding virtward-virtual-image-status",
-			"ValidatingAdmissionPolicy virtward-virtual-images",
-			"ValidatingAdmissionPolicyBinding virtward-virtual-images",
-		}},
-		{name: "no guards of KubeVirt", values: []string{"guards.kubevirt.enabled=false"}, less: []string{
-			"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
-			"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
-			"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor",
-			"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect",
-		}},
+	defaults := objects(t)
+	compare(t, "defaults", strings.Join(defaults, "\n")+"\n")
+	for name, values := range map[string][]string{
+		"cert-manager-with-the-charts-ca": {certManager},
+		"cert-manager-with-an-issuer":     {certManager, `certificates.certManager.issuerRef={"name":"corporate","kind":"ClusterIssuer"}`},
+		"one-replica":                     {"replicas=1"},
+		"no-network-policy":               {"networkPolicy.enabled=false"},
+		"service-monitor":                 {"metrics.serviceMonitor.enabled=true"},
+		"no-checks":                       {"checks.enabled=false"},
+		"templates-are-observed":          {`templates.mode="observe"`},
+		"templates-are-managed":           {`templates.mode="manage"`},
+		"no-guards-of-templates":          {"guards.templates.enabled=false"},
+		"no-guard-of-the-rule-settings":   {"guards.ruleSettings.enabled=false"},
+		"no-guards-of-the-policies":       {"guards.policies.enabled=false"},
+		"no-guard-of-the-accounts":        {"guards.accounts.enabled=false"},
+		"no-guards-of-golden-images":      {"guards.goldenImages.enabled=false"},
+		"no-guards-of-virtualimages":      {"guards.virtualImages.enabled=false"},
+		"no-guards-of-kubevirt":           {"guards.kubevirt.enabled=false"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			want := slices.DeleteFunc(slices.Clone(common), func(s string) bool { return slices.Contains(c.less, s) })
-			want = append(want, c.more...)
-			got := identities(render(t, c.values...))
-			slices.Sort(want)
-			slices.Sort(got)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("objects (-want +got):\n%s", diff)
-			}
+		t.Run(name, func(t *testing.T) {
+			compare(t, name, changes(defaults, objects(t, values...)))
 		})
 	}
 }
 
-// Combinations of the values that switch something lint, decode and are labelled: every one in a soak, and otherwise so many
-// that any three values have all their combinations.
+// objects returns the kinds and names of all objects, sorted.
+func objects(t *testing.T, values ...string) []string {
+	t.Helper()
+	all := identities(renderFor(t, nil, values...))
+	slices.Sort(all)
+	return all
+}
+
+// changes has a line for each object that is removed (-) or added (+). Both lists are sorted.
+func changes(before, after []string) string {
+	var out strings.Builder
+	for _, object := range before {
+		if !slices.Contains(after, object) {
+			fmt.Fprintln(&out, "- "+object)
+		}
+	}
+	for _, object := range after {
+		if !slices.Contains(before, object) {
+			fmt.Fprintln(&out, "+ "+object)
+		}
+	}
+	return out.String()
+}
+
+// compare compares a text with a golden file, or writes it with -update.
+func compare(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "objects", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; go test -update writes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+// Combinations of the values that switch something lint, decode and are labelled: every one in a soak, few in short runs, and
+// otherwise so many that any three values have all their combinations.
 func TestCombinations(t *testing.T) {
 	t.Parallel()
 	switches := [8][2]string{
@@ -250,6 +130,9 @@ func TestCombinations(t *testing.T) {
 			combination = append(combination, values[n>>i&1])
 		}
 		combinations = append(combinations, combination)
+	}
+	if testing.Short() {
+		combinations = combinations[:3]
 	}
 	for _, values := range combinations {
 		t.Run(strings.Join(values, " "), func(t *testing.T) {
@@ -525,6 +408,11 @@ func TestValidator(t *testing.T) {
 			MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
 		},
 		{
+			Name:            "plugins.validate.virtward.io",
+			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "plugin.kubevirt.io", []string{"v1alpha1"}, "plugins")},
+			MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
+		},
+		{
 			Name:            "rulesettings.validate.virtward.io",
 			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "policy.virtward.io", []string{"v1alpha1"}, "rulesettings", "virtualmachinedefaults", "virtualmachinepolicies")},
 			MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
@@ -574,37 +462,43 @@ func TestDeletionsValue(t *testing.T) {
 	}
 }
 
-// Policies read only the kinds of the value, and each process that evaluates policies may read them.
+// Policies read only the kinds of the value. Each process that evaluates policies has a role that may read them, and their flags.
 func TestPolicyReferences(t *testing.T) {
-	objects := render(t, `policies.references=["storageclasses","networkattachmentdefinitions","configmaps"]`)
-	for _, role := range every[*rbacv1.ClusterRole](objects) {
-		switch role.Name {
-		case "virtward-webhook", "virtward-controller", "virtward-rollouts", "virtward-templates":
-		default:
+	objects := everyProcess(t, `policies.references=["storageclasses","networkattachmentdefinitions","configmaps"]`)
+	roles, deployments := every[*rbacv1.ClusterRole](objects), every[*appsv1.Deployment](objects)
+	for _, p := range processes.All() {
+		if !p.Evaluates {
 			continue
 		}
 		var got []string
-		for _, r := range role.Rules {
-			if slices.Contains(r.Verbs, "get") && len(r.Resources) == 1 {
-				got = append(got, strings.Join(append(slices.Clone(r.APIGroups), r.Resources[0]), "/"))
+		for _, role := range roles {
+			if role.Name != p.Name {
+				continue
+			}
+			for _, r := range role.Rules {
+				if slices.Contains(r.Verbs, "get") && len(r.Resources) == 1 {
+					got = append(got, strings.Join(append(slices.Clone(r.APIGroups), r.Resources[0]), "/"))
+				}
 			}
 		}
 		for _, want := range []string{"storage.k8s.io/storageclasses", "k8s.cni.cncf.io/network-attachment-definitions", "/configmaps", "/persistentvolumeclaims", "cdi.kubevirt.io/datavolumes"} {
 			if !slices.Contains(got, want) {
-				t.Errorf("%s cannot read %s: %v", role.Name, want, got)
+				t.Errorf("%s cannot read %s: %v", p.Name, want, got)
+			}
+		}
+		var args []string
+		for _, deployment := range deployments {
+			if deployment.Name == p.Name {
+				args = deployment.Spec.Template.Spec.Containers[0].Args
+			}
+		}
+		for _, want := range []string{"--policy-reference=storageclasses", "--policy-reference=networkattachmentdefinitions", "--policy-reference=configmaps"} {
+			if !slices.Contains(args, want) {
+				t.Errorf("%s has no argument %s: %v", p.Name, want, args)
 			}
 		}
 	}
-	for _, deployment := range every[*appsv1.Deployment](objects) {
-		args := deployment.Spec.Template.Spec.Containers[0].Args
-		switch deployment.Name {
-		case "virtward-webhook", "virtward-controller", "virtward-rollouts", "virtward-templates":
-			if !slices.Contains(args, "--policy-reference=storageclasses") || !slices.Contains(args, "--policy-reference=configmaps") {
-				t.Errorf("%s: %v", deployment.Name, args)
-			}
-		}
-	}
-	for _, role := range every[*rbacv1.ClusterRole](render(t)) {
+	for _, role := range every[*rbacv1.ClusterRole](everyProcess(t)) {
 		for _, r := range role.Rules {
 			if slices.Contains(r.Resources, "storageclasses") || slices.Contains(r.Resources, "network-attachment-definitions") {
 				t.Errorf("by default, %s can read %v", role.Name, r.Resources)
@@ -847,19 +741,39 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// TestImageOfTemplates: the API of templates has the repository of the other image, unless a value names another one.
+func TestImageOfTemplates(t *testing.T) {
+	for values, want := range map[string]string{
+		`image.repository="registry.example.com/a/virtward"`:   "registry.example.com/a/virtward-apiserver:0.1.0",
+		`templates.server.image.repository="mirror/apiserver"`: "mirror/apiserver:0.1.0",
+	} {
+		if got := only[*appsv1.Deployment](t, renderAPIServer(t, `templates.mode="manage"`, values)).Spec.Template.Spec.Containers[0].Image; got != want {
+			t.Errorf("%s: image is %s, not %s", values, got, want)
+		}
+	}
+}
+
+// TestImageIsRequired: the chart of the source has no images.
+func TestImageIsRequired(t *testing.T) {
+	output, err := helm(t, "template", release, folder, "--set-json", `image.repository=""`)
+	if want := "image.repository is required in the chart of the source: name the images that make push or make image-archive has built"; err == nil || !strings.Contains(output, want) {
+		t.Errorf("helm says %v\n%s\nwant: %s", err, output, want)
+	}
+}
+
 // Least privilege of the process that faces the network: it writes nothing, reads one Secret by its name, and has no
 // wildcard.
 func TestRBAC(t *testing.T) {
 	for _, values := range [][]string{nil, {certManager}} {
 		objects := render(t, values...)
 		for _, role := range every[*rbacv1.ClusterRole](objects) {
-			if strings.HasPrefix(role.Name, "virtward-template-") || strings.HasPrefix(role.Name, "virtward-rollouts-") || strings.HasPrefix(role.Name, "virtward-virtualimages-") || strings.HasPrefix(role.Name, "virtward-policy-exceptions-") { // for users
+			if role.Name == sourceRole || strings.HasPrefix(role.Name, "virtward-template-") || strings.HasPrefix(role.Name, "virtward-rollouts-") || strings.HasPrefix(role.Name, "virtward-virtualimages-") || strings.HasPrefix(role.Name, "virtward-policy-exceptions-") { // for users
 				continue
 			}
 			if role.Name == "virtward-uninstall" { // it exists while a release is uninstalled
 				want := []rbacv1.PolicyRule{
 					{APIGroups: []string{"kupenstack.io"}, Resources: []string{"virtualimages"}, Verbs: []string{"list", "patch", "release"}},
-					{APIGroups: []string{"template.kubevirt.io"}, Resources: []string{"virtualmachinetemplaterequests"}, Verbs: []string{"list", "patch"}},
+					{APIGroups: []string{"template.kubevirt.io"}, Resources: []string{"virtualmachinetemplaterequests", "virtualmachinetemplateimports"}, Verbs: []string{"list", "patch"}},
 				}
 				if diff := cmp.Diff(want, role.Rules); diff != "" {
 					t.Errorf("%v: the Job before an uninstallation (-want +got):\n%s", values, diff)
@@ -1052,9 +966,13 @@ func TestFeaturesWithoutGuards(t *testing.T) {
 	if err == nil || !strings.Contains(output, "guards.rollouts.enabled is false and rollouts.enabled is true") {
 		t.Errorf("rollouts without their guard: %v %s", err, output)
 	}
-	output, err = helm(t, append([]string{"template", release, folder, "--namespace", namespace}, set([]string{"guards.images.enabled=false", "images.enabled=true"})...)...)
-	if err == nil || !strings.Contains(output, "guards.images.enabled is false and images.enabled is true") {
+	output, err = helm(t, append([]string{"template", release, folder, "--namespace", namespace}, set([]string{"guards.goldenImages.enabled=false", "goldenImages.enabled=true"})...)...)
+	if err == nil || !strings.Contains(output, "guards.goldenImages.enabled is false and goldenImages.enabled is true") {
 		t.Errorf("golden images without their guards: %v %s", err, output)
+	}
+	output, err = helm(t, append([]string{"template", release, folder, "--namespace", namespace}, set([]string{"guards.nodes.enabled=false", "nodes.labeller.enabled=true"})...)...)
+	if err == nil || !strings.Contains(output, "guards.nodes.enabled is false and nodes.labeller.enabled is true") {
+		t.Errorf("the node labeller without its guard: %v %s", err, output)
 	}
 }
 
@@ -1173,7 +1091,7 @@ func guardsAre(t *testing.T, values string, namespaces admissionpolicies.Namespa
 		t.Fatal(err)
 	}
 	rendered := map[string]map[string]any{}
-	for _, object := range render(t, values) {
+	for _, object := range render(t, values, "templates.imports.enabled=true", `templates.imports.server.image={"repository":"localhost/virtward/virtward-import-server","tag":"dev"}`) {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		rendered[kind+" "+object.GetName()] = toUnstructured(t, object)
 	}
@@ -1197,7 +1115,7 @@ func TestDefinitions(t *testing.T) {
 		files = append(files, some...)
 	}
 	rendered := map[string]*apiextensionsv1.CustomResourceDefinition{}
-	for _, definition := range every[*apiextensionsv1.CustomResourceDefinition](render(t)) {
+	for _, definition := range every[*apiextensionsv1.CustomResourceDefinition](render(t, "templates.imports.enabled=true")) {
 		rendered[definition.Name] = definition
 	}
 	if len(rendered) != len(files) {
@@ -1251,7 +1169,6 @@ func TestSchemaRejects(t *testing.T) {
 		{`checks.rules=[]`, "at '/checks': additional properties 'rules' not allowed"},
 		{`replicas=0`, "at '/replicas': minimum: got 0, want 1"},
 		{`image.pullPolicy="Sometimes"`, "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"},
-		{`image.repository=""`, "at '/image/repository': minLength: got 0, want 1"},
 		{`image.digest="sha256:12"`, "at '/image/digest': 'sha256:12' does not match pattern '^(sha256:[a-f0-9]{64})?$'"},
 		{`certificates.provider="acme"`, "at '/certificates/provider': value must be one of 'self', 'cert-manager'"},
 		{`certificates.certManager.issuerRef={"kind":"ClusterIssuer"}`, "at '/certificates/certManager/issuerRef': properties 'name' required, if 'kind' exists"},
@@ -1267,11 +1184,11 @@ func TestSchemaRejects(t *testing.T) {
 		{`guards.templates.kubevirtNamespace="Kube Virt"`, "at '/guards/templates/kubevirtNamespace': 'Kube Virt' does not match pattern"},
 		{`guards.policies.enabled="yes"`, "at '/guards/policies/enabled': got string, want boolean"},
 		{`guards.kubevirt.enabled="yes"`, "at '/guards/kubevirt/enabled': got string, want boolean"},
-		{`images.commonImages=[{"metadata":{"name":"a","namespace":"b"},"spec":{"schedule":"","managedDataSource":"a","template":{"spec":{"source":{"registry":{}}}}}}]`, "at '/images/commonImages/0/metadata': additional properties 'namespace' not allowed"},
-		{`images.commonImages=[{"metadata":{"name":"a"},"spec":{"schedule":"","managedDataSource":"a","template":{"spec":{"source":{"pvc":{}}}}}}]`, "at '/images/commonImages/0/spec/template/spec/source': missing property 'registry'"},
-		{`images.commonImages=[{"metadata":{"name":"a"}}]`, "at '/images/commonImages/0': missing property 'spec'"},
-		{`images.registries.networks=["10.1.0.0"]`, "at '/images/registries/networks/0': '10.1.0.0' does not match pattern"},
-		{`images.registries.credentials=[{"secrets":["a"]}]`, "at '/images/registries/credentials/0': missing property 'namespace'"},
+		{`goldenImages.commonImages=[{"metadata":{"name":"a","namespace":"b"},"spec":{"schedule":"","managedDataSource":"a","template":{"spec":{"source":{"registry":{}}}}}}]`, "at '/goldenImages/commonImages/0/metadata': additional properties 'namespace' not allowed"},
+		{`goldenImages.commonImages=[{"metadata":{"name":"a"},"spec":{"schedule":"","managedDataSource":"a","template":{"spec":{"source":{"pvc":{}}}}}}]`, "at '/goldenImages/commonImages/0/spec/template/spec/source': missing property 'registry'"},
+		{`goldenImages.commonImages=[{"metadata":{"name":"a"}}]`, "at '/goldenImages/commonImages/0': missing property 'spec'"},
+		{`goldenImages.registries.networks=["10.1.0.0"]`, "at '/goldenImages/registries/networks/0': '10.1.0.0' does not match pattern"},
+		{`goldenImages.registries.credentials=[{"secrets":["a"]}]`, "at '/goldenImages/registries/credentials/0': missing property 'namespace'"},
 		{`log.level="loud"`, "at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},
 		{`log.format="xml"`, "at '/log/format': value must be one of 'json', 'text'"},
 		{`networkPolicy.apiServerCIDRs=["10.0.0.1"]`, `at '/networkPolicy/apiServerCIDRs/0': '10.0.0.1' does not match pattern '^[0-9a-fA-F.:]+/[0-9]{1,3}$'`},
@@ -1337,9 +1254,16 @@ func TestNulls(t *testing.T) {
 	var paths []string
 	nodes(&paths, "", chartValues(t))
 	slices.Sort(paths)
+	every := 3
+	switch {
+	case soak.On():
+		every = 1
+	case testing.Short():
+		every = 30
+	}
 	for i, path := range paths {
-		if i%3 != 0 && !soak.On() {
-			continue // make soak takes away every value
+		if i%every != 0 {
+			continue // make soak takes away every value, and a short run few of them
 		}
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -33,7 +34,7 @@ type Chart struct {
 
 // InstallChart installs a chart with Helm as a cluster admin would, or upgrades it.
 func (c *ControlPlane) InstallChart(ctx context.Context, chart Chart) error {
-	values, err := yaml.Marshal(chart.Values)
+	values, err := yaml.Marshal(withImage(chart))
 	if err != nil {
 		return fmt.Errorf("the values of release %s: %w", chart.Release, err)
 	}
@@ -49,22 +50,45 @@ func (c *ControlPlane) InstallChart(ctx context.Context, chart Chart) error {
 		"--namespace", chart.Namespace, "--create-namespace", "--values", file)
 }
 
+// withImage returns the values of a chart. No kubelet pulls images, so the chart of Virtward gets a name for them if it has none.
+func withImage(chart Chart) map[string]any {
+	if chart.Dir != virtwardChart {
+		return chart.Values
+	}
+	values := maps.Clone(chart.Values)
+	if values == nil {
+		values = map[string]any{}
+	}
+	if image := section(values, "image"); image["repository"] == nil {
+		image["repository"] = "virtward/virtward"
+	}
+	return values
+}
+
 // uninstallJob is the Job that Virtward's chart runs before it is uninstalled.
 const uninstallJob = "virtward-uninstall"
 
-// UninstallChart removes a release of Virtward with Helm. No kubelet runs the chart's Job, so it runs here, with its own account.
+// UninstallChart removes a release of Virtward with Helm.
 func (c *ControlPlane) UninstallChart(ctx context.Context, chart Chart) error {
+	return c.Uninstall(ctx, chart.Namespace, func(ctx context.Context) error {
+		return c.helm(ctx, "uninstall", chart.Release, "--namespace", chart.Namespace)
+	})
+}
+
+// Uninstall runs a function that uninstalls a release of Virtward with Helm. No kubelet runs the chart's Job, so it runs here, with its
+// own account.
+func (c *ControlPlane) Uninstall(ctx context.Context, namespace string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, uninstallTimeout)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		err := c.runHook(ctx, chart.Namespace)
+		err := c.runHook(ctx, namespace)
 		if err != nil {
 			cancel() // Helm would wait for the Job
 		}
 		ended <- err
 	}()
-	err := c.helm(ctx, "uninstall", chart.Release, "--namespace", chart.Namespace)
+	err := do(ctx)
 	cancel()
 	return errors.Join(err, <-ended)
 }
@@ -113,17 +137,31 @@ func (c *ControlPlane) helm(ctx context.Context, args ...string) error {
 // machine on the port that a webhook's or an APIService's configuration names, whatever ports the Service
 // has: a listener must use that very port. The certificate is still checked for SERVICE.NAMESPACE.svc.
 func (c *ControlPlane) PointServiceAtLocalhost(ctx context.Context, namespace, name string) error {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
-		"type": corev1.ServiceTypeExternalName, "externalName": "localhost", "selector": nil,
-	}})
-	if err != nil {
-		return err
+	service := &corev1.Service{}
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, service)
+	if err == nil {
+		var patch []byte
+		if patch, err = localhostPatch(service); err == nil {
+			err = c.client.Patch(ctx, service, client.RawPatch(types.MergePatchType, patch))
+		}
 	}
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if err := c.client.Patch(ctx, service, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err != nil {
 		return fmt.Errorf("pointing Service %s/%s at localhost: %w", namespace, name, err)
 	}
 	return nil
+}
+
+// localhostPatch removes the selector of a Service, which is invalid beside an external name, and notes it.
+func localhostPatch(service *corev1.Service) ([]byte, error) {
+	patch := map[string]any{"spec": map[string]any{"type": corev1.ServiceTypeExternalName, "externalName": "localhost", "selector": nil}}
+	if len(service.Spec.Selector) > 0 {
+		selector, err := json.Marshal(service.Spec.Selector)
+		if err != nil {
+			return nil, err
+		}
+		patch["metadata"] = map[string]any{"annotations": map[string]any{selectorAnnotation: string(selector)}}
+	}
+	return json.Marshal(patch)
 }
 
 // EnsureNamespace creates a namespace if it does not exist.

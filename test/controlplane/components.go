@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -166,11 +167,39 @@ func (c *ControlPlane) startControllerManager() (*process, error) {
 	})
 }
 
-// run starts a binary of bin/sandbox in the home folder.
+// StartScheduler starts a kube-scheduler, which ends with the control plane. It needs the program kube-scheduler, which only soak tests
+// build.
+func (c *ControlPlane) StartScheduler() error {
+	config, err := c.UserConfig("system:kube-scheduler")
+	if err != nil {
+		return err
+	}
+	file, err := c.WriteKubeconfig("scheduler", config)
+	if err != nil {
+		return err
+	}
+	p, err := c.run("kube-scheduler", []string{"--kubeconfig=" + file, "--leader-elect=false", "--secure-port=0", "--profiling=false"})
+	if err != nil {
+		return err
+	}
+	c.own(killed{p})
+	return nil
+}
+
+// killed is a process that ends at once.
+type killed struct{ *process }
+
+func (k killed) end() { k.kill() }
+
+// components is the folder of the programs of Kubernetes in bin/. The environment variable VIRTWARD_SANDBOX has another one, with
+// programs of another version.
+func components() string { return cmp.Or(os.Getenv("VIRTWARD_SANDBOX"), "sandbox") }
+
+// run starts a program of Kubernetes in the home folder.
 func (c *ControlPlane) run(name string, args []string) (*process, error) {
 	return c.starter.start(command{
 		name: name,
-		path: c.binary("sandbox", name),
+		path: c.binary(components(), name),
 		args: args,
 		env:  append(c.environment(), frugal),
 		dir:  c.home.path,

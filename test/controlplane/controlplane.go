@@ -31,6 +31,11 @@ type Options struct {
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 	// Audit writes an audit log of everything but reads; see AuditLog.
 	Audit bool
+	// Supervise keeps the processes of Deployments as a cluster does: one that ends starts again after a moment, and the status
+	// of the Deployments and the EndpointSlices follow the processes.
+	Supervise bool
+	// Images runs the programs of the images that Deployments and Jobs name, from their registries, and not those of bin/.
+	Images bool
 	// APIServerArgs are added to those of kube-apiserver.
 	APIServerArgs []string
 }
@@ -55,6 +60,8 @@ type ControlPlane struct {
 	controller        *Virtward // of InstallVirtward
 
 	apiServerOfTemplates *Virtward // of InstallVirtward
+
+	supervisor *supervisor
 }
 
 type stopper interface{ end() }
@@ -121,7 +128,11 @@ func (c *ControlPlane) start(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.InstallCRDs(ctx, definitions...)
+	if err := c.InstallCRDs(ctx, definitions...); err != nil {
+		return err
+	}
+	c.supervisor = c.startSupervisor()
+	return nil
 }
 
 // blame adds the log of etcd when it is etcd that has died.
@@ -134,6 +145,9 @@ func (c *ControlPlane) blame(err error) error {
 
 // Stop ends everything that was started, newest first, and removes the data. It may be called again.
 func (c *ControlPlane) Stop() error {
+	if c.supervisor != nil {
+		c.supervisor.end()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.starter == nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -31,6 +32,7 @@ import (
 const readyBudget = time.Minute
 
 func TestControlPlane(t *testing.T) {
+	skipShort(t)
 	begin := time.Now()
 	c, err := Start(t.Context(), Options{Parent: t.TempDir()})
 	if err != nil {
@@ -73,7 +75,7 @@ spec:
 // kubectl runs kubectl as an admin, and returns its output.
 func kubectl(t *testing.T, c *ControlPlane, input string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), c.binary("sandbox", "kubectl"), args...)
+	cmd := exec.CommandContext(t.Context(), c.binary(components(), "kubectl"), args...)
 	cmd.Env = append(c.environment(), "KUBECONFIG="+c.Kubeconfig())
 	cmd.Stdin = strings.NewReader(input)
 	output, err := cmd.CombinedOutput()
@@ -91,9 +93,24 @@ func testKubectl(t *testing.T, c *ControlPlane) {
 	if want := []string{"NAME", "AGE", "STATUS", "READY"}; !slices.Equal(header, want) {
 		t.Errorf("kubectl get vm shows the columns %v, want %v", header, want)
 	}
-	if got := kubectl(t, c, "", "version"); !strings.Contains(got, "Server Version: v1.36") {
-		t.Errorf("kubectl version printed %q", got)
+	if got, want := kubectl(t, c, "", "version"), "Server Version: "+built(t); !strings.Contains(got, want) {
+		t.Errorf("kubectl version printed %q, want %q in it", got, want)
 	}
+}
+
+// built is the version of Kubernetes in the module that the components are built from.
+func built(t *testing.T) string {
+	t.Helper()
+	file := map[string]string{"sandbox": "go.mod", "oldest": "oldest.mod"}[components()]
+	data, err := os.ReadFile(filepath.Join("..", "sandbox", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^\tk8s\.io/kubernetes (v\S+)$`).FindSubmatch(data)
+	if found == nil {
+		t.Fatalf("%s has no version of Kubernetes", file)
+	}
+	return string(found[1])
 }
 
 func testDefinitions(t *testing.T, c *ControlPlane) {
@@ -379,6 +396,7 @@ func testStop(t *testing.T, c *ControlPlane) {
 
 // A parent that dies at once leaves no process, and the next start removes its folder.
 func TestCrashOfTheParent(t *testing.T) {
+	skipShort(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux kills children with their parent")
 	}

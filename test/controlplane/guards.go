@@ -16,7 +16,7 @@ import (
 func guardsOf(deployment string) []admissionpolicies.Guard {
 	return map[string][]admissionpolicies.Guard{
 		VirtwardTemplates: admissionpolicies.CaptureGuards(), VirtwardRollouts: admissionpolicies.RolloutGuards(), VirtwardImages: admissionpolicies.CatalogGuards(),
-		VirtwardVirtualImages: admissionpolicies.VirtualImageGuards(),
+		VirtwardVirtualImages: admissionpolicies.VirtualImageGuards(), VirtwardImports: admissionpolicies.ImportGuards(),
 	}[deployment]
 }
 

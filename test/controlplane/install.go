@@ -3,58 +3,34 @@ package controlplane
 import (
 	"context"
 	"maps"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/virtward/virtward/api/processes"
 )
 
 // Names under which the sandbox installs our own chart.
 const (
 	VirtwardNamespace = "virtward-system"
 	VirtwardRelease   = "virtward"
-	VirtwardService   = "virtward-webhook"
-	// VirtwardController is the Deployment that audits, and keeps the certificates of the webhooks.
-	VirtwardController = "virtward-controller"
-	// VirtwardExport is the Deployment that exports policies, where the values enable it.
-	VirtwardExport = "virtward-export"
-	// VirtwardAPIServer is the Deployment and the Service of the API of templates, where the values enable it.
-	VirtwardAPIServer = "virtward-apiserver"
-	// VirtwardTemplates is the Deployment that captures VMs as templates, where the values enable it.
-	VirtwardTemplates = "virtward-templates"
-	// VirtwardRollouts is the Deployment that reports pending changes of VMs.
-	VirtwardRollouts = "virtward-rollouts"
-	// VirtwardImages is the Deployment that imports golden images, where the values enable it.
-	VirtwardImages = "virtward-images"
-	// VirtwardVirtualImages is the Deployment that imports VirtualImages, where the values enable it.
-	VirtwardVirtualImages = "virtward-virtualimages"
+	VirtwardService   = processes.Webhook // the Service and the Deployment of the webhook
+	// Deployments. All but the webhook's, the controller's and the API server's are started by tests that need them.
+	VirtwardController    = processes.Controller
+	VirtwardExport        = processes.Export
+	VirtwardAPIServer     = processes.APIServer
+	VirtwardTemplates     = processes.Templates
+	VirtwardImports       = processes.TemplateImports
+	VirtwardRollouts      = processes.Rollouts
+	VirtwardImages        = processes.Images
+	VirtwardVirtualImages = processes.VirtualImages
 )
-
-// portValues are the chart's values that name a port of the process, by section. The Service's port is among
-// them, because the API server calls that very port on this machine.
-var portValues = []struct {
-	section []string
-	keys    []string // share one port
-}{
-	{[]string{"webhook"}, []string{"port", "servicePort"}},
-	{[]string{"webhook"}, []string{"deletionsPort", "deletionsServicePort"}},
-	{[]string{"webhook"}, []string{"policyCountsPort"}},
-	{[]string{"metrics"}, []string{"port"}},
-	{[]string{"health"}, []string{"port"}},
-	{[]string{"controller"}, []string{"metricsPort"}},
-	{[]string{"controller"}, []string{"healthPort"}},
-	{[]string{"templates", "server"}, []string{"port", "servicePort"}},
-	{[]string{"templates", "controller"}, []string{"metricsPort"}},
-	{[]string{"templates", "controller"}, []string{"healthPort"}},
-	{[]string{"rollouts"}, []string{"metricsPort"}},
-	{[]string{"rollouts"}, []string{"healthPort"}},
-	{[]string{"images"}, []string{"metricsPort"}},
-	{[]string{"images"}, []string{"healthPort"}},
-	{[]string{"virtualImages"}, []string{"metricsPort"}},
-	{[]string{"virtualImages"}, []string{"healthPort"}},
-	{[]string{"virtualImages", "copies"}, []string{"port", "servicePort"}},
-}
 
 // rotationSettle is the time between the steps of a rotation. It is short, because the API server runs on this machine.
 const rotationSettle = "--rotation-settle=2s"
+
+// virtwardChart is the folder of our own chart.
+const virtwardChart = "charts/virtward"
 
 // VirtwardChart is our own chart with values merged over its own, and a free port for each that it names. Without a value of
 // templates.mode, it does not serve VM templates: an API whose server does not run would fail discovery.
@@ -66,20 +42,29 @@ func (c *ControlPlane) VirtwardChart(values map[string]any) (Chart, error) {
 	if templates := section(merged, "templates"); templates["mode"] == nil {
 		templates["mode"] = "observe"
 	}
-	for _, p := range portValues {
-		port, err := c.TakePort()
-		if err != nil {
-			return Chart{}, err
-		}
-		named := merged
-		for _, name := range p.section {
-			named = section(named, name)
-		}
-		for _, key := range p.keys {
-			named[key] = port
+	for _, p := range processes.All() {
+		for _, group := range p.Ports {
+			port, err := c.TakePort()
+			if err != nil {
+				return Chart{}, err
+			}
+			for _, value := range group {
+				setValue(merged, value, port)
+			}
 		}
 	}
-	return Chart{Dir: "charts/virtward", Release: VirtwardRelease, Namespace: VirtwardNamespace, Values: merged}, nil
+	return Chart{Dir: virtwardChart, Release: VirtwardRelease, Namespace: VirtwardNamespace, Values: merged}, nil
+}
+
+// setValue sets the value at a path such as webhook.port, in copies of the sections above it. The Service's port is that of the
+// process, because the API server calls that very port on this machine.
+func setValue(values map[string]any, path string, value any) {
+	sections := strings.Split(path, ".")
+	last := len(sections) - 1
+	for _, name := range sections[:last] {
+		values = section(values, name)
+	}
+	values[sections[last]] = value
 }
 
 // section replaces a section of values with a copy, which it returns.

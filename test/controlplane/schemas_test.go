@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
@@ -17,6 +18,12 @@ import (
 	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/schemas"
 )
+
+// outOfRange are changes to a number that its type can hold and its format cannot.
+var outOfRange = []string{
+	"add /spec/template/spec/domain/cpu/cores 4294967296",
+	"add /spec/template/spec/domain/cpu/cores 2147483648",
+}
 
 // bases are valid objects, which the cases change.
 var bases = map[apikinds.Resource]string{
@@ -78,8 +85,8 @@ func corpus() []change {
 			"add /spec/template/spec/domain/cpu/cores 1.5",
 			`add /spec/template/spec/domain/cpu/cores "2"`,
 			"add /spec/template/spec/domain/cpu/cores -1",
-			"add /spec/template/spec/domain/cpu/cores 4294967296",
-			"add /spec/template/spec/domain/cpu/cores 2147483648",
+			outOfRange[0],
+			outOfRange[1],
 			"add /spec/template/spec/domain/cpu null",
 			"add /spec/template/spec/domain/memory/guest 1073741824",
 			`add /spec/template/spec/domain/memory/guest "lots"`,
@@ -238,8 +245,19 @@ func testSchemas(t *testing.T, c *ControlPlane) {
 		t.Fatal(err)
 	}
 	embedded := schemas.NewEmbedded(schemas.Newest())
+	discovered, err := discovery.NewDiscoveryClientForConfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := discovered.ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
 	accepted, rejected := 0, 0
 	for _, change := range corpus() {
+		if server.Minor == "32" && slices.Contains(outOfRange, change.change) {
+			continue // this version does not verify that a number is in the range of its format
+		}
 		object := change.object(t)
 		var resource dynamic.ResourceInterface = objects.Resource(change.of.GroupVersionResource())
 		if change.of != apikinds.ClusterPreferences {

@@ -19,7 +19,16 @@ import (
 // none is no definition at all, which is quicker where they do not matter.
 var none = []*apiextensionsv1.CustomResourceDefinition{}
 
+// skipShort is planes.Skip, which this package cannot import.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts a control plane")
+	}
+}
+
 func TestAFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
+	skipShort(t)
 	parent := t.TempDir()
 	_, err := Start(t.Context(), Options{Parent: parent, CRDs: none, APIServerArgs: []string{"--no-such-flag"}})
 	if err == nil {
@@ -37,7 +46,7 @@ func TestAFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 
 func TestAMissingBinaryIsNamed(t *testing.T) {
 	_, err := Start(t.Context(), Options{Root: "/nowhere", Parent: t.TempDir(), CRDs: none})
-	if want := "starting etcd: fork/exec /nowhere/bin/sandbox/etcd: no such file or directory"; err == nil || err.Error() != want {
+	if want := "starting etcd: fork/exec /nowhere/bin/" + components() + "/etcd: no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

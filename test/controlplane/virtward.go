@@ -2,10 +2,8 @@ package controlplane
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +35,7 @@ type Workload struct {
 // environment and the volumes that the Deployment says, and the rights of its service account.
 type Virtward struct {
 	controlPlane *ControlPlane
+	deployment   client.ObjectKey
 	command      command
 	ready        string // URL; empty when the Deployment has no readiness probe
 	mounts       []*mount
@@ -45,6 +44,13 @@ type Virtward struct {
 
 	mu      sync.Mutex
 	process *process
+	// held processes do not run because they were killed or stopped on purpose.
+	held bool
+	// isReady is what the last probe found.
+	isReady bool
+	// started, ended and delay decide when a process that has ended starts again.
+	started, ended time.Time
+	delay          time.Duration
 }
 
 // RunVirtward starts the process of a Deployment, and waits until its readiness probe succeeds.
@@ -112,7 +118,12 @@ func (c *ControlPlane) prepare(ctx context.Context, deployment *appsv1.Deploymen
 		return nil, err
 	}
 	binary := workload.Binary
-	if binary == "" {
+	switch {
+	case c.options.Images:
+		if binary, err = c.unpack(ctx, pod.container.Image); err != nil {
+			return nil, err
+		}
+	case binary == "":
 		binary = c.binary("virtward")
 	}
 	var words []string
@@ -133,6 +144,7 @@ func (c *ControlPlane) prepare(ctx context.Context, deployment *appsv1.Deploymen
 	environment = append(environment, "KUBECONFIG="+kubeconfig)
 	return &Virtward{
 		controlPlane: c,
+		deployment:   client.ObjectKeyFromObject(deployment),
 		ready:        ready,
 		mounts:       volumes,
 		command: command{
@@ -191,41 +203,46 @@ func (v *Virtward) keepMounted(ctx context.Context) {
 
 // Start starts the process again after Kill or Stop, and waits until it is ready.
 func (v *Virtward) Start(ctx context.Context) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.process != nil && v.process.running() {
-		return errors.New(v.command.name + " is running already")
-	}
-	p, err := v.controlPlane.starter.start(v.command)
-	if err != nil {
+	p, err := v.launch()
+	if err != nil || v.ready == "" {
 		return err
-	}
-	v.process = p
-	if v.ready == "" {
-		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a kubelet's probe does not verify either
-	}}
-	return p.await(ctx, func(ctx context.Context) error { return answersOK(ctx, client, v.ready) })
+	probe := prober()
+	return p.await(ctx, func(ctx context.Context) error { return answersOK(ctx, probe, v.ready) })
 }
 
-// Kill ends the process at once, as a crash would.
+// launch starts the process, and does not wait for it.
+func (v *Virtward) launch() (*process, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.process != nil && v.process.running() {
+		return nil, errors.New(v.command.name + " is running already")
+	}
+	p, err := v.controlPlane.starter.start(v.command)
+	if err != nil {
+		return nil, err
+	}
+	v.process, v.held, v.started, v.ended, v.delay = p, false, time.Now(), time.Time{}, 0
+	return p, nil
+}
+
+// Kill ends the process at once, as a crash would. It stays down until Start.
 func (v *Virtward) Kill() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.held = true
 	if v.process != nil {
 		v.process.kill()
 	}
 }
 
-// Stop ends the process as a kubelet would: SIGTERM first. It is an error if that does not suffice.
+// Stop ends the process as a kubelet would: SIGTERM first. It is an error if that does not suffice. It stays down until Start.
 func (v *Virtward) Stop() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.held = true
 	if v.process == nil || !v.process.running() {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 
 // The chart as it is shipped, the binary as it is built: ready, called, and certified for its Service.
 func TestVirtwardFromItsChart(t *testing.T) {
+	skipShort(t)
 	c, err := Start(t.Context(), Options{Parent: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

@@ -66,6 +66,7 @@ func workload(words []string) error {
 }
 
 func TestWorkload(t *testing.T) {
+	skipShort(t)
 	c, err := Start(t.Context(), Options{Parent: t.TempDir(), CRDs: none, Audit: true})
 	if err != nil {
 		t.Fatal(err)

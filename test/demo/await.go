@@ -46,6 +46,18 @@ func await(ctx context.Context, check func(context.Context) (missing string, err
 	}
 }
 
+// awaitOutput runs a command, without showing it, until its output has words, or until it prints nothing if there are none.
+// Virtward and KubeVirt watch the cluster, so they notice a change a moment later.
+func (s *show) awaitOutput(ctx context.Context, who, line, words string) error {
+	return await(ctx, func(ctx context.Context) (string, error) {
+		output, err := s.call(ctx, who, line)
+		if err == nil && (words == "" && strings.TrimSpace(output) == "" || words != "" && has(output, words)) {
+			return "", nil
+		}
+		return fmt.Sprintf("%s$ %s: no %q in: %s", who, line, words, output), nil
+	})
+}
+
 // awaitAdmission waits until the API server calls Virtward's webhooks and runs its guards, with dry runs. It reads new
 // configurations a moment after they are written.
 func (s *show) awaitAdmission(ctx context.Context) error {

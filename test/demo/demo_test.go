@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/soak"
 )
 
@@ -23,6 +24,7 @@ const readable = 1000
 // TestDemo gives the demo as DEMO=once does. The demo checks what it shows; this checks how both forms look, and
 // that nothing is left.
 func TestDemo(t *testing.T) {
+	planes.Skip(t)
 	parent := t.TempDir()
 	var tour, full strings.Builder
 	err := Run(t.Context(), Options{Parent: parent, Tour: &tour, Full: &full})
@@ -73,6 +75,7 @@ func checkChapters(t *testing.T, form, text string) {
 // TestSoakChapters shows each chapter by itself, after the chapters that it needs.
 func TestSoakChapters(t *testing.T) {
 	soak.Only(t)
+	planes.Skip(t)
 	for i, c := range chapters() {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
 			var full strings.Builder

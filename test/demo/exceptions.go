@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -20,13 +19,8 @@ import (
 const protectionFile = "policies/library/delete-protection/policy.yaml"
 
 // exceptions shows an exception from a policy, and a VM that is protected from deletion.
-func exceptions(ctx context.Context, s *show) error {
-	for _, part := range []func(context.Context) error{s.needsExempt, s.isExempt, s.isProtected} {
-		if err := part(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+func exceptions() []step {
+	return []step{{do: (*show).exempts}, {do: (*show).protects}}
 }
 
 // exception writes a file with an exception that ends in 30 days.
@@ -45,64 +39,48 @@ spec:
 `, time.Now().AddDate(0, 0, 30).UTC().Format(time.RFC3339)), 0o600)
 }
 
-// needsExempt shows that an exception needs a permission for its policy.
-func (s *show) needsExempt(ctx context.Context) error {
-	s.prose(`The policy of the last chapter denies a VM with 16Gi. An exception admits it, with a reason and an end. Bob can
-		write exceptions in the lab, but he cannot exempt VMs from this policy:`)
-	if err := s.doesAll(ctx, s.admin,
-		"kubectl create clusterrole exception-writer --resource virtualmachinepolicyexceptions.policy.virtward.io --verb get,list,create,patch,delete",
-		"kubectl create rolebinding bob-writes --namespace lab --clusterrole exception-writer --user bob",
-	); err != nil {
-		return err
-	}
+// exempts shows that an exception needs a permission for its policy, and what it admits.
+func (s *show) exempts(ctx context.Context) error {
 	file, err := s.exception()
 	if err != nil {
 		return err
 	}
-	if err := s.reads(s.bob, file); err != nil {
-		return err
-	}
-	if err := s.awaitOutput(ctx, s.bob, "kubectl auth can-i create virtualmachinepolicyexceptions.policy.virtward.io -n lab", "yes"); err != nil {
-		return err
-	}
-	return s.isRejected(ctx, s.bob, "kubectl apply -f "+file, "you need the verb exempt", "memory-limit")
-}
-
-// isExempt grants the permission, and creates the exception and the VM.
-func (s *show) isExempt(ctx context.Context) error {
-	s.prose("The admin lets Bob exempt VMs from this policy, and no other one:")
-	if err := s.doesAll(ctx, s.admin,
-		"kubectl create clusterrole memory-exempter --resource virtualmachinepolicies.policy.virtward.io --resource-name memory-limit --verb exempt",
-		"kubectl create clusterrolebinding bob-exempts --clusterrole memory-exempter --user bob",
-	); err != nil {
-		return err
-	}
-	if err := s.awaitOutput(ctx, s.bob, "kubectl auth can-i exempt virtualmachinepolicies.policy.virtward.io/memory-limit", "yes"); err != nil {
-		return err
-	}
-	file, err := s.exception()
-	if err != nil {
-		return err
-	}
-	if err := s.guardIsActive(ctx); err != nil {
-		return err
-	}
-	if err := s.doesAll(ctx, s.bob, "kubectl apply -f "+file); err != nil {
-		return err
-	}
-	const create = "kubectl create -f " + analyticsFile + " --namespace lab"
-	if err := s.awaitOutput(ctx, s.alice, create+" --dry-run=server", "created"); err != nil {
-		return err
-	}
-	s.prose("A moment later, Alice creates the VM. All others are still denied.")
-	if err := s.key("").doesAll(ctx, s.alice, create); err != nil {
-		return err
-	}
-	const list = "kubectl get vmpolex -n lab"
-	if err := s.awaitOutput(ctx, s.bob, list, "Active"); err != nil {
-		return err
-	}
-	return s.doesAll(ctx, s.bob, list)
+	const (
+		create = "kubectl create -f " + analyticsFile + " --namespace lab"
+		list   = "kubectl get vmpolex -n lab"
+	)
+	return s.follow(ctx, []step{
+		{
+			prose: `The policy of the last chapter denies a VM with 16Gi. An exception admits it, with a reason and an end. Bob can
+				write exceptions in the lab, but he cannot exempt VMs from this policy:`,
+			as: admin, runs: []string{
+				"kubectl create clusterrole exception-writer --resource virtualmachinepolicyexceptions.policy.virtward.io --verb get,list,create,patch,delete",
+				"kubectl create rolebinding bob-writes --namespace lab --clusterrole exception-writer --user bob",
+			},
+		},
+		{
+			as: bob, await: "kubectl auth can-i create virtualmachinepolicyexceptions.policy.virtward.io -n lab", until: "yes",
+			reads: file, rejects: "kubectl apply -f " + file, says: []string{"you need the verb exempt", "memory-limit"},
+		},
+		{
+			prose: "The admin lets Bob exempt VMs from this policy, and no other one:",
+			as:    admin, runs: []string{
+				"kubectl create clusterrole memory-exempter --resource virtualmachinepolicies.policy.virtward.io --resource-name memory-limit --verb exempt",
+				"kubectl create clusterrolebinding bob-exempts --clusterrole memory-exempter --user bob",
+			},
+		},
+		{
+			as: bob, await: "kubectl auth can-i exempt virtualmachinepolicies.policy.virtward.io/memory-limit", until: "yes",
+			do: (*show).guardIsActive,
+		},
+		{as: bob, runs: []string{"kubectl apply -f " + file}},
+		{as: alice, await: create + " --dry-run=server", until: "created"},
+		{
+			prose: "A moment later, Alice creates the VM. All others are still denied.",
+			as:    alice, tour: top, runs: []string{create},
+		},
+		{as: bob, await: list, until: "Active", runs: []string{list}},
+	})
 }
 
 // guardIsActive waits until the guard of exceptions is active on all API servers. An exception that is older is not active.
@@ -121,31 +99,34 @@ func (s *show) guardIsActive(ctx context.Context) error {
 	})
 }
 
-// isProtected shows a policy for deletions.
-func (s *show) isProtected(ctx context.Context) error {
-	s.prose("A policy can be about deletions too. This one of the library protects VMs with a label:")
-	if err := s.doesAll(ctx, s.admin, "kubectl apply -f "+protectionFile); err != nil {
-		return err
-	}
-	if err := s.doesAll(ctx, s.alice, "kubectl label vm/analytics -n lab kubevirt.io/vm-delete-protection=True"); err != nil {
-		return err
-	}
-	const remove, denial = "kubectl delete vm/analytics -n lab", "[virtward/policy/delete-protection]"
-	if err := await(ctx, func(ctx context.Context) (string, error) {
-		output, _ := s.call(ctx, s.alice, remove+" --dry-run=server") // it fails when the policy is active
-		if strings.Contains(output, denial) {
-			return "", nil
-		}
-		return "the deletion is not denied: " + output, nil
-	}); err != nil {
-		return err
-	}
-	if err := s.key("").isRejected(ctx, s.alice, remove, "this label protects the virtual machine from deletion", denial); err != nil {
-		return err
-	}
-	s.prose("Without the label, the VM can be deleted. Garbage collection and the deletion of a namespace are never denied.")
-	if err := s.doesAll(ctx, s.alice, "kubectl label vm/analytics -n lab kubevirt.io/vm-delete-protection-", remove); err != nil {
-		return err
-	}
-	return s.quietly(ctx, s.admin, "kubectl delete -f "+protectionFile)
+// protects shows a policy for deletions.
+func (s *show) protects(ctx context.Context) error {
+	const (
+		remove, denial = "kubectl delete vm/analytics -n lab", "[virtward/policy/delete-protection]"
+		label          = "kubectl label vm/analytics -n lab kubevirt.io/vm-delete-protection"
+	)
+	return s.follow(ctx, []step{
+		{
+			prose: "A policy can be about deletions too. This one of the library protects VMs with a label:",
+			as:    admin, runs: []string{"kubectl apply -f " + protectionFile},
+		},
+		{
+			as: alice, runs: []string{label + "=True"},
+			do: func(s *show, ctx context.Context) error {
+				return await(ctx, func(ctx context.Context) (string, error) {
+					output, _ := s.call(ctx, alice, remove+" --dry-run=server") // it fails when the policy is active
+					if has(output, denial) {
+						return "", nil
+					}
+					return "the deletion is not denied: " + output, nil
+				})
+			},
+		},
+		{as: alice, tour: top, rejects: remove, says: []string{"this label protects the virtual machine from deletion", denial}},
+		{
+			prose: "Without the label, the VM can be deleted. Garbage collection and the deletion of a namespace are never denied.",
+			as:    alice, runs: []string{label + "-", remove},
+		},
+		{as: admin, hidden: true, runs: []string{"kubectl delete -f " + protectionFile}},
+	})
 }

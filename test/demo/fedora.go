@@ -5,35 +5,33 @@ import (
 	"errors"
 )
 
+const fedoraFile = "examples/vm-fedora.yaml"
+
 // fedora shows what is written, what is stored in the VM, and what runs.
-func fedora(ctx context.Context, s *show) error {
-	s.prose(`The admin creates an instancetype and a preference for the whole cluster. Alice writes a VM that names both,
-		with few other fields.`)
-	if err := s.doesAll(ctx, s.admin, "kubectl apply -f examples/instancetype-u1-medium.yaml -f examples/preference-fedora.yaml"); err != nil {
-		return err
+func fedora() []step {
+	return []step{
+		{
+			prose: `The admin creates an instancetype and a preference for the whole cluster. Alice writes a VM that names both,
+				with few other fields.`,
+			as: admin, runs: []string{"kubectl apply -f examples/instancetype-u1-medium.yaml -f examples/preference-fedora.yaml"},
+		},
+		{as: alice, reads: fedoraFile, runs: []string{"kubectl apply -f " + fedoraFile}},
+		{
+			prose: `The stored VM has its architecture and machine type, which must not change later, and no other defaults: a VM
+				that restarts next year gets the defaults of next year. (KubeVirt adds the firmware's UUID and the empty
+				resources.)`,
+			do: (*show).fedoraStored,
+		},
+		{as: alice, runs: []string{ready("fedora")}},
+		{
+			prose: `The VMI of virt-controller is complete. The CLI shows which layer set each field. It uses the same code as the webhooks:`,
+			do:    (*show).fedoraExplained,
+		},
 	}
-	const file = "examples/vm-fedora.yaml"
-	if err := s.reads(s.alice, file); err != nil {
-		return err
-	}
-	if err := s.doesAll(ctx, s.alice, "kubectl apply -f "+file); err != nil {
-		return err
-	}
-	s.prose(`The stored VM has its architecture and machine type, which must not change later, and no other defaults: a VM
-		that restarts next year gets the defaults of next year. (KubeVirt adds the firmware's UUID and the empty
-		resources.)`)
-	if err := s.fedoraStored(ctx, file); err != nil {
-		return err
-	}
-	if err := s.runs(ctx, "fedora"); err != nil {
-		return err
-	}
-	s.prose(`The VMI of virt-controller is complete. The CLI shows which layer set each field. It uses the same code as the webhooks:`)
-	return s.fedoraExplained(ctx, file)
 }
 
-func (s *show) fedoraStored(ctx context.Context, file string) error {
-	written, err := s.specOfFile(file)
+func (s *show) fedoraStored(ctx context.Context) error {
+	written, err := s.specOfFile(fedoraFile)
 	if err != nil {
 		return err
 	}
@@ -41,7 +39,7 @@ func (s *show) fedoraStored(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.changes(file, written, "vm/fedora (spec.template)", vm); err != nil {
+	if _, err := s.changes(fedoraFile, written, "vm/fedora (spec.template)", vm); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -51,8 +49,8 @@ func (s *show) fedoraStored(ctx context.Context, file string) error {
 		expect(vm, nil, "domain", "memory"))
 }
 
-func (s *show) fedoraExplained(ctx context.Context, file string) error {
-	said, vmi, err := s.key(`LAYER$|cpu.cores |disk.bus|maxGuest`).explained(ctx, file, "vmi/fedora")
+func (s *show) fedoraExplained(ctx context.Context) error {
+	said, vmi, err := s.key(`LAYER$|cpu.cores |disk.bus|maxGuest`).explained(ctx, fedoraFile, "vmi/fedora")
 	if err != nil {
 		return err
 	}

@@ -11,30 +11,36 @@ import (
 	"github.com/virtward/virtward/admissionpolicies"
 )
 
+const mshvFile = "examples/kubevirt/mshv.yaml"
+
 // otherHypervisor changes the hypervisor of all VMs, which a guard requires to be confirmed.
-func otherHypervisor(ctx context.Context, s *show) error {
-	s.prose(`The KubeVirt resource names the hypervisor of all VMs. A guard rejects a change of it until an annotation
-		confirms the change. Guards are ValidatingAdmissionPolicies, which the API server itself runs.`)
-	const file = "examples/kubevirt/mshv.yaml"
-	if err := s.reads(s.admin, file); err != nil {
-		return err
+func otherHypervisor() []step {
+	return []step{
+		{
+			prose: `The KubeVirt resource names the hypervisor of all VMs. A guard rejects a change of it until an annotation
+				confirms the change. Guards are ValidatingAdmissionPolicies, which the API server itself runs.`,
+			as: admin, reads: mshvFile, tour: top, rejects: "kubectl apply -f " + mshvFile,
+			says: []string{"hypervisor-change: spec.configuration.hypervisor:", "from kvm to mshv", admissionpolicies.AnnotationConfirmHypervisor + ": mshv"},
+		},
+		{as: admin, runs: []string{confirm("mshv")}},
+		{
+			do:      (*show).movesToMSHV,
+			checked: "one field differs, and it comes from the layer of mshv on amd64. Running VMIs do not change.",
+		},
 	}
-	if err := s.key("").isRejected(ctx, s.admin, "kubectl apply -f "+file,
-		"hypervisor-change: spec.configuration.hypervisor:", "from kvm to mshv", admissionpolicies.AnnotationConfirmHypervisor+": mshv"); err != nil {
-		return err
-	}
+}
+
+// movesToMSHV changes the hypervisor, and compares the VMI with the one before.
+func (s *show) movesToMSHV(ctx context.Context) error {
 	before, err := s.stored(ctx, "vmi/small")
 	if err != nil {
 		return err
 	}
-	if err := s.doesAll(ctx, s.admin, confirm("mshv")); err != nil {
-		return err
-	}
-	if err := s.reconfigure(ctx, file); err != nil {
+	if err := s.reconfigure(ctx, mshvFile); err != nil {
 		return err
 	}
 	s.prose("Alice creates the same VMI again. It ran on kvm before. This is the difference:")
-	if err := s.doesAll(ctx, s.alice, "kubectl delete -f "+vmiFile, "kubectl apply -f "+vmiFile); err != nil {
+	if err := s.doesAll(ctx, alice, "kubectl delete -f "+vmiFile, "kubectl apply -f "+vmiFile); err != nil {
 		return err
 	}
 	after, err := s.stored(ctx, "vmi/small")
@@ -45,28 +51,24 @@ func otherHypervisor(ctx context.Context, s *show) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.greps(ctx, s.alice, "kubectl virtward explain -f "+vmiFile+" --from-cluster", regexp.MustCompile("mshv"), false); err != nil {
+	const explain = "kubectl virtward explain -f " + vmiFile + " --from-cluster"
+	if _, err := s.greps(ctx, alice, explain, regexp.MustCompile("mshv"), false); err != nil {
 		return err
 	}
 	said := &explanation{}
-	if err := s.decode(ctx, s.alice, "kubectl virtward explain -f "+vmiFile+" --from-cluster -o json", said); err != nil {
+	if err := s.decode(ctx, explain+" -o json", said); err != nil {
 		return err
 	}
 	undisturbed, err := s.stored(ctx, "vmi/fedora")
 	if err != nil {
 		return err
 	}
-	err = errors.Join(
+	return errors.Join(
 		oneLine(lines),
 		expect(before, "host-model", "domain", "cpu", "model"),
 		expect(undisturbed, "host-model", "domain", "cpu", "model"),
 		said.filled("spec.domain.cpu.model", "qemu64-v1", "mshv/amd64"),
 		s.agrees(said, after))
-	if err != nil {
-		return err
-	}
-	s.checked("one field differs, and it comes from the layer of mshv on amd64. Running VMIs do not change.")
-	return nil
 }
 
 // oneLine fails unless a diff replaces exactly one line.
@@ -88,7 +90,7 @@ func confirm(hypervisor string) string {
 // reconfigure applies a KubeVirt resource, and waits until the webhook has read it.
 func (s *show) reconfigure(ctx context.Context, file string, warnings ...string) error {
 	began := time.Now() // the webhook may read it before kubectl ends
-	output, err := s.does(ctx, s.admin, "kubectl apply -f "+file)
+	output, err := s.does(ctx, admin, "kubectl apply -f "+file)
 	if err != nil {
 		return err
 	}
@@ -106,21 +108,24 @@ func (s *show) reconfigure(ctx context.Context, file string, warnings ...string)
 }
 
 // mistakes shows that errors are rejected, and that configuration without effect causes a warning.
-func mistakes(ctx context.Context, s *show) error {
-	s.prose("An unknown hypervisor is rejected, and the message lists the known ones.")
-	if err := s.key("").isRejected(ctx, s.admin, "kubectl apply -f examples/kubevirt/unknown-hypervisor.yaml",
-		`hypervisor-known: spec.configuration.hypervisor[0].name: unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`); err != nil {
-		return err
+func mistakes() []step {
+	return []step{
+		{
+			prose: "An unknown hypervisor is rejected, and the message lists the known ones.",
+			as:    admin, tour: top, rejects: "kubectl apply -f examples/kubevirt/unknown-hypervisor.yaml",
+			says: []string{`hypervisor-known: spec.configuration.hypervisor[0].name: unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
+		},
+		{
+			prose: `The list has an effect only with the feature gate ConfigurableHypervisor. Without it, VMs run on kvm. So the
+				admin must confirm to disable the gate, too, and gets a warning about the list.`,
+			as: admin, runs: []string{confirm("kvm")},
+			do: func(s *show, ctx context.Context) error {
+				return s.reconfigure(ctx, "examples/kubevirt/gate-closed.yaml", "Warning:", "hypervisor-gate: spec.configuration.hypervisor: the list has no effect", "VMs run on kvm")
+			},
+		},
+		{
+			prose: "The admin applies the valid configuration again:",
+			do:    func(s *show, ctx context.Context) error { return s.reconfigure(ctx, "examples/kubevirt/defaults.yaml") },
+		},
 	}
-	s.prose(`The list has an effect only with the feature gate ConfigurableHypervisor. Without it, VMs run on kvm. So the
-		admin must confirm to disable the gate, too, and gets a warning about the list.`)
-	const file = "examples/kubevirt/gate-closed.yaml"
-	if err := s.doesAll(ctx, s.admin, confirm("kvm")); err != nil {
-		return err
-	}
-	if err := s.reconfigure(ctx, file, "Warning:", "hypervisor-gate: spec.configuration.hypervisor: the list has no effect", "VMs run on kvm"); err != nil {
-		return err
-	}
-	s.prose("The admin applies the valid configuration again:")
-	return s.reconfigure(ctx, "examples/kubevirt/defaults.yaml")
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +17,13 @@ const (
 	catalogFile = "examples/images/catalog.yaml"
 	edgeFile    = "examples/images/vm.yaml"
 
-	listImages = "kubectl virtward images list"
+	listImages = "kubectl virtward golden list"
 )
 
 // goldenImages follows golden images through changes of the nodes.
-func goldenImages(ctx context.Context, s *show) (err error) {
+func goldenImages() []step { return []step{{do: (*show).followsImages}} }
+
+func (s *show) followsImages(ctx context.Context) (err error) {
 	if err := s.cluster.EnsureNamespace(ctx, v1alpha1.DefaultNamespace); err != nil {
 		return err
 	}
@@ -34,12 +34,52 @@ func goldenImages(ctx context.Context, s *show) (err error) {
 		return err
 	}
 	defer process.Kill()
-	for _, part := range []func(context.Context) error{s.importsBoth, s.clonesImage, s.nodeJoins, s.nodeLeaves, s.explainsMissing, s.forgetsImages} {
-		if err := part(ctx); err != nil {
-			return err
-		}
+	return s.follow(ctx, imageSteps())
+}
+
+func imageSteps() []step {
+	const sources = " -n virtward-os-images -o "
+	return []step{
+		{
+			prose: `The cluster gets nodes of two architectures: objects without a kubelet. A catalog lists golden images. Virtward imports each image
+				once for every architecture of the nodes. The imports are simulated.`,
+			do: func(s *show, ctx context.Context) error {
+				return errors.Join(s.node(ctx, "control-1", "amd64", "node-role.kubernetes.io/control-plane"), s.node(ctx, "worker-1", "arm64"))
+			},
+		},
+		{as: admin, reads: catalogFile, runs: []string{"kubectl get nodes -L kubernetes.io/arch", "kubectl apply -f " + catalogFile}},
+		{as: admin, await: listImages, until: "site fedora True Ready* Ready", runs: []string{listImages}},
+		{
+			prose: "A star marks the default architecture. The DataSource with the name of the image points to it:",
+			as:    admin, runs: []string{"kubectl get datasources" + sources + "custom-columns=NAME:.metadata.name,POINTS-TO:.spec.source.dataSource.name"},
+			says: []string{"fedora fedora-amd64", "fedora-arm64 <none>"},
+		},
+		{
+			prose: "A VM that clones the image for arm64 is for arm64. Its manifest has no architecture.",
+			as:    alice, runs: []string{"kubectl apply -f " + edgeFile},
+		},
+		{as: alice, runs: []string{"kubectl get vm edge -o jsonpath={.spec.template.spec.architecture}"}, says: []string{"arm64"}},
+		{as: alice, hidden: true, runs: []string{"kubectl delete -f " + edgeFile}},
+		{
+			prose: "A node of s390x joins. Fedora has this architecture and is imported for it:",
+			do:    func(s *show, ctx context.Context) error { return s.node(ctx, "worker-2", "s390x") },
+		},
+		{as: admin, await: listImages, until: "site fedora True Ready* Ready Ready", tour: "CATALOG|fedora", runs: []string{listImages}},
+		{
+			prose: "The node of amd64 leaves. After the delay of the catalog, the DataSource points to another image, which is ready already:",
+			as:    admin, runs: []string{"kubectl delete node control-1"},
+		},
+		{as: admin, await: listImages, until: "site fedora True - Ready* Ready", runs: []string{listImages}},
+		{
+			as: admin, await: "kubectl get datasource fedora" + sources + "jsonpath={.spec.source.dataSource.name}", until: "fedora-arm64",
+		},
+		{
+			prose: "Debian in this catalog is for amd64 only. The command says what is missing, and what to do:",
+			as:    admin, rejects: "kubectl virtward golden why debian", says: []string{"no node has an architecture of the image", "debian-arm64: Missing"},
+			checked: "each VM clones the image of its architecture, and the original name was ready all the time.",
+		},
+		{as: admin, hidden: true, runs: []string{"kubectl delete -f " + catalogFile, "kubectl delete node worker-1 worker-2"}},
 	}
-	return nil
 }
 
 // node creates a node. It is an object without a kubelet.
@@ -53,103 +93,4 @@ func (s *show) node(ctx context.Context, name, architecture string, labels ...st
 	}
 	node.Status.NodeInfo = corev1.NodeSystemInfo{Architecture: architecture, OperatingSystem: "linux"}
 	return s.cluster.Client().Status().Update(ctx, node)
-}
-
-// imagesBecome waits until the list has a row with these words, and shows it.
-func (s *show) imagesBecome(ctx context.Context, row string) error {
-	if err := s.awaitRow(ctx, s.admin, listImages, row); err != nil {
-		return err
-	}
-	_, err := s.does(ctx, s.admin, listImages)
-	return err
-}
-
-// awaitRow waits until a command prints a line with these words.
-func (s *show) awaitRow(ctx context.Context, who user, line, row string) error {
-	return await(ctx, func(ctx context.Context) (string, error) {
-		output, err := s.call(ctx, who, line)
-		for printed := range strings.Lines(output) {
-			if strings.Contains(strings.Join(strings.Fields(printed), " "), row) {
-				return "", nil
-			}
-		}
-		return fmt.Sprintf("%q in:\n%s", row, output), err
-	})
-}
-
-func (s *show) importsBoth(ctx context.Context) error {
-	s.prose(`The cluster gets nodes of two architectures: objects without a kubelet. A catalog lists golden images. Virtward imports each image
-		once for every architecture of the nodes. The imports are simulated.`)
-	for name, labels := range map[string][]string{"control-1": {"amd64", "node-role.kubernetes.io/control-plane"}, "worker-1": {"arm64"}} {
-		if err := s.node(ctx, name, labels[0], labels[1:]...); err != nil {
-			return err
-		}
-	}
-	if err := s.reads(s.admin, catalogFile); err != nil {
-		return err
-	}
-	if err := s.doesAll(ctx, s.admin, "kubectl get nodes -L kubernetes.io/arch", "kubectl apply -f "+catalogFile); err != nil {
-		return err
-	}
-	if err := s.imagesBecome(ctx, "site fedora True Ready* Ready"); err != nil {
-		return err
-	}
-	s.prose("A star marks the default architecture. The DataSource with the name of the image points to it:")
-	output, err := s.does(ctx, s.admin, "kubectl get datasources -n virtward-os-images -o custom-columns=NAME:.metadata.name,POINTS-TO:.spec.source.dataSource.name")
-	if err != nil {
-		return err
-	}
-	return says(strings.Join(strings.Fields(output), " "), "fedora fedora-amd64", "fedora-arm64 <none>")
-}
-
-func (s *show) clonesImage(ctx context.Context) error {
-	s.prose("A VM that clones the image for arm64 is for arm64. Its manifest has no architecture.")
-	if err := s.doesAll(ctx, s.alice, "kubectl apply -f "+edgeFile); err != nil {
-		return err
-	}
-	const architecture = "kubectl get vm edge -o jsonpath={.spec.template.spec.architecture}"
-	output, err := s.does(ctx, s.alice, architecture)
-	if err != nil {
-		return err
-	}
-	if strings.TrimSpace(output) != "arm64" {
-		return fmt.Errorf("the VM is for %q", output)
-	}
-	return s.quietly(ctx, s.alice, "kubectl delete -f "+edgeFile)
-}
-
-func (s *show) nodeJoins(ctx context.Context) error {
-	s.prose("A node of s390x joins. Fedora has this architecture and is imported for it:")
-	if err := s.node(ctx, "worker-2", "s390x"); err != nil {
-		return err
-	}
-	return s.key("CATALOG|fedora").imagesBecome(ctx, "site fedora True Ready* Ready Ready")
-}
-
-func (s *show) nodeLeaves(ctx context.Context) error {
-	s.prose("The node of amd64 leaves. After the delay of the catalog, the DataSource points to another image, which is ready already:")
-	if err := s.doesAll(ctx, s.admin, "kubectl delete node control-1"); err != nil {
-		return err
-	}
-	if err := s.imagesBecome(ctx, "site fedora True - Ready* Ready"); err != nil {
-		return err
-	}
-	const pointer = "kubectl get datasource fedora -n virtward-os-images -o jsonpath={.spec.source.dataSource.name}"
-	return s.awaitOutput(ctx, s.admin, pointer, "fedora-arm64")
-}
-
-func (s *show) explainsMissing(ctx context.Context) error {
-	s.prose("Debian in this catalog is for amd64 only. The command says what is missing, and what to do:")
-	return s.isRejected(ctx, s.admin, "kubectl virtward images why debian", "no node has an architecture of the image", "debian-arm64: Missing")
-}
-
-// forgetsImages deletes the objects of the chapter.
-func (s *show) forgetsImages(ctx context.Context) error {
-	s.checked("each VM clones the image of its architecture, and the original name was ready all the time.")
-	for _, line := range []string{"kubectl delete -f " + catalogFile, "kubectl delete node worker-1 worker-2"} {
-		if err := s.quietly(ctx, s.admin, line); err != nil {
-			return err
-		}
-	}
-	return nil
 }

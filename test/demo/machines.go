@@ -59,11 +59,11 @@ func (s *show) specOfFile(file string) (map[string]any, error) {
 // explained shows the output of explain for a file, and returns it with the spec of the stored object.
 func (s *show) explained(ctx context.Context, file, name string) (*explanation, map[string]any, error) {
 	line := "kubectl virtward explain -f " + file + " --from-cluster -o "
-	if _, err := s.does(ctx, s.alice, line+"table"); err != nil {
+	if _, err := s.does(ctx, alice, line+"table"); err != nil {
 		return nil, nil, err
 	}
 	said := &explanation{}
-	if err := s.decode(ctx, s.alice, line+"json", said); err != nil {
+	if err := s.decode(ctx, line+"json", said); err != nil {
 		return nil, nil, err
 	}
 	object, err := s.stored(ctx, name)
@@ -73,7 +73,7 @@ func (s *show) explained(ctx context.Context, file, name string) (*explanation, 
 // stored returns the VMI spec of a stored object.
 func (s *show) stored(ctx context.Context, name string) (map[string]any, error) {
 	var object map[string]any
-	if err := s.decode(ctx, s.alice, "kubectl get "+name+" -o json", &object); err != nil {
+	if err := s.decode(ctx, "kubectl get "+name+" -o json", &object); err != nil {
 		return nil, err
 	}
 	return specOf(object)
@@ -118,10 +118,9 @@ func (s *show) changes(from string, before map[string]any, to string, after map[
 	return lines, nil
 }
 
-// runs waits until a VM is ready.
-func (s *show) runs(ctx context.Context, name string) error {
-	_, err := s.does(ctx, s.alice, "kubectl wait vm/"+name+" --for=condition=Ready --timeout=60s")
-	return err
+// ready is a command that waits until a VM is ready.
+func ready(name string) string {
+	return "kubectl wait vm/" + name + " --for=condition=Ready --timeout=60s"
 }
 
 // agrees fails unless a VMI has the spec that explain printed.

@@ -17,7 +17,7 @@ func (s *show) reported(ctx context.Context) error {
 	s.prose(`The CLI reports the same findings without a cluster, on a laptop or in a CI job. This report is for annotations
 		of a pull request. Without -o sarif, the output is for people.`)
 	report := filepath.Join(s.cluster.Dir(), "legacy.sarif")
-	output, err := s.redirects(ctx, s.alice, "kubectl virtward explain -f "+legacyFile+" -o sarif", report, 1)
+	output, err := s.redirects(ctx, alice, "kubectl virtward explain -f "+legacyFile+" -o sarif", report, 1)
 	if err != nil {
 		return err
 	}

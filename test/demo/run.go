@@ -32,77 +32,77 @@ type chapter struct {
 	story string
 	// needs has the numbers of the chapters whose objects this one uses.
 	needs []int
-	tell  func(context.Context, *show) error
+	steps []step
 }
 
 // chapters returns all chapters in order.
 func chapters() []chapter {
 	return []chapter{
 		{
-			title: "A Fedora VM with an instancetype and a preference", tell: fedora,
+			title: "A Fedora VM with an instancetype and a preference", steps: fedora(),
 			story: "Alice's VM names both, and little else. Virtward computes the VM that will run, and the layer of each field.",
 		},
 		{
-			title: "A VMI without a VM", tell: bareVMI,
+			title: "A VMI without a VM", steps: bareVMI(),
 			story: "A VMI is completed when it is created:",
 		},
 		{
-			title: "A VM for arm64", tell: arm64,
+			title: "A VM for arm64", steps: arm64(),
 			story: "The architecture determines defaults:",
 		},
 		{
-			title: "A VM that can never run", tell: neverRuns,
+			title: "A VM that can never run", steps: neverRuns(),
 			story: "KubeVirt accepts this VM, and rejects its VMI when it starts. With Virtward, Alice sees all errors at once:",
 		},
 		{
-			title: "A VM that is created before its preference", tell: early,
+			title: "A VM that is created before its preference", steps: early(),
 			story: "Objects can be applied in any order:",
 		},
 		{
-			title: "The severity of a rule", tell: severities,
+			title: "The severity of a rule", steps: severities(),
 			story: "In a lab, the admin lets two rules warn. The same file as in chapter 4 is admitted there:",
 		},
 		{
-			title: "Changes of running VMs", tell: runningChanges,
+			title: "Changes of running VMs", steps: runningChanges(),
 			story: "A plan shows how a change reaches the guest:",
 		},
 		{
-			title: "A rollout over ten VMs", tell: fleetRollout, needs: []int{7},
+			title: "A rollout over ten VMs", steps: fleetRollout(), needs: []int{7},
 			story: "Ten VMs get more memory, one of them first:",
 		},
 		{
-			title: "A policy of the admin", tell: policies, needs: []int{6},
+			title: "A policy of the admin", steps: policies(), needs: []int{6},
 			story: "A policy evaluates the VM that will run. The memory of this one comes from its instancetype:",
 		},
 		{
-			title: "An exception, and a protected VM", tell: exceptions, needs: []int{6, 9},
+			title: "An exception, and a protected VM", steps: exceptions(), needs: []int{6, 9},
 			story: "Bob exempts this VM from the policy, until a day. And a policy for deletions protects it:",
 		},
 		{
-			title: "Templates", tell: templates, needs: []int{1},
+			title: "Templates", steps: templates(), needs: []int{1},
 			story: "Carol cannot create VMs, except from templates that an admin has approved:",
 		},
 		{
-			title: "Golden images for each architecture", tell: goldenImages,
+			title: "Golden images for each architecture", steps: goldenImages(),
 			story: "A node of s390x joins, and the image is imported for it:",
 		},
 		{
-			title: "Images by name", tell: namedImages,
+			title: "Images by name", steps: namedImages(),
 			story: "An image is imported from a URL, in the cluster or in OpenStack Glance. It stays while a VM uses it:",
 		},
 		{
-			title: "The cluster moves to another hypervisor", tell: otherHypervisor, needs: []int{1, 2},
+			title: "The cluster moves to another hypervisor", steps: otherHypervisor(), needs: []int{1, 2},
 			story: "This changes all VMs, so it must be confirmed:",
 		},
 		{
-			title: "Mistakes in the KubeVirt resource", tell: mistakes, needs: []int{1, 2, 14},
+			title: "Mistakes in the KubeVirt resource", steps: mistakes(), needs: []int{1, 2, 14},
 			story: "The API server itself rejects them:",
 		},
 		{
-			title: "Metrics and the audit log", tell: evidence, needs: []int{1, 2, 3, 4, 6, 14},
+			title: "Metrics and the audit log", steps: evidence(), needs: []int{1, 2, 3, 4, 6, 14},
 			story: "Each finding is counted:",
 		},
-		{title: "Now you", tell: farewell, needs: []int{1}},
+		{title: "Now you", steps: farewell(), needs: []int{1}},
 	}
 }
 
@@ -136,7 +136,7 @@ func Run(ctx context.Context, options Options) (err error) {
 		if c.story != "" {
 			s.tour.prose(c.story)
 		}
-		if err := c.tell(ctx, s); err != nil {
+		if err := s.follow(ctx, c.steps); err != nil {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
 	}
@@ -200,14 +200,16 @@ func (s *show) everywhere() *show {
 	return s.onBoth(cut{})
 }
 
-// key marks a main step: the tour shows it, with the lines of its output that match a regular expression, or with its
-// first lines.
+// key marks a main step: the tour shows it, with the first lines of its output that match a regular expression.
 func (s *show) key(lines string) *show {
-	selection := cut{short: true}
-	if lines != "" {
-		selection.lines = regexp.MustCompile(lines)
-	}
-	return s.onBoth(selection)
+	return s.onBoth(cut{short: true, lines: regexp.MustCompile(lines)})
+}
+
+// unseen returns the demo with a page that shows nothing.
+func (s *show) unseen() *show {
+	unseen := *s
+	unseen.page = &page{out: io.Discard}
+	return &unseen
 }
 
 func (s *show) onBoth(selection cut) *show {

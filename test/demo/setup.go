@@ -30,11 +30,8 @@ type show struct {
 	metrics string
 	// missed counts the calls that failed before the API server had the webhook's certificate authority.
 	missed float64
-	admin  user
-	alice  user
-	bob    user
-	// carol can only use templates, and editor can edit VMs in every namespace.
-	carol, editor user
+	// kubeconfigs are the files of the users.
+	kubeconfigs map[string]string
 	// snapshots and cdi simulate what the capture of VMs needs.
 	snapshots *simulators.Snapshots
 	cdi       *simulators.CDI
@@ -71,7 +68,7 @@ func (s *show) setUp(ctx context.Context, options Options) error {
 	s.tour.prose("The API server, its controllers, Helm and Virtward are real.")
 	both.prose("No VM really runs: there are no nodes. The simulated virt-controller creates VMIs from VMs, and changes and migrates them.")
 	s.prose(`It has KubeVirt's own account. KubeVirt's definition has VEP 97's list "hypervisor" in addition, for a later chapter.`)
-	if err := s.doesAll(ctx, s.admin, "kubectl version", "kubectl virtward version"); err != nil {
+	if err := s.doesAll(ctx, admin, "kubectl version", "kubectl virtward version"); err != nil {
 		return err
 	}
 	return s.admitAlice(ctx)
@@ -102,17 +99,15 @@ func (s *show) startControlPlane(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	s.admin = user{name: "admin", kubeconfig: s.cluster.Kubeconfig()}
-	for name, who := range map[string]*user{"alice": &s.alice, "bob": &s.bob, "carol": &s.carol, "editor": &s.editor} {
+	s.kubeconfigs = map[string]string{admin: s.cluster.Kubeconfig()}
+	for _, name := range []string{alice, bob, carol, editor} {
 		config, err := s.cluster.UserConfig(name)
 		if err != nil {
 			return err
 		}
-		kubeconfig, err := s.cluster.WriteKubeconfig(name, config)
-		if err != nil {
+		if s.kubeconfigs[name], err = s.cluster.WriteKubeconfig(name, config); err != nil {
 			return err
 		}
-		*who = user{name: name, kubeconfig: kubeconfig}
 	}
 	return nil
 }
@@ -140,7 +135,7 @@ func (s *show) installKubeVirt(ctx context.Context) error {
 	if err := s.cluster.EnsureNamespace(ctx, simulators.Namespace); err != nil {
 		return err
 	}
-	if err := s.quietly(ctx, s.admin, "kubectl apply -f examples/kubevirt/defaults.yaml"); err != nil {
+	if err := s.unseen().doesAll(ctx, admin, "kubectl apply -f examples/kubevirt/defaults.yaml"); err != nil {
 		return err
 	}
 	for _, object := range kubevirtRoles() {
@@ -157,7 +152,7 @@ func (s *show) installKubeVirt(ctx context.Context) error {
 // the controller, and sets the address of the metrics.
 func (s *show) installVirtward(ctx context.Context) error {
 	audit := map[string]any{"minInterval": "2s", "reports": map[string]any{"installCRDs": true}} // the default is half a minute
-	values := map[string]any{"audit": audit, "templates": map[string]any{"mode": "manage"}, "images": map[string]any{"enabled": true}, "virtualImages": imageClasses()}
+	values := map[string]any{"audit": audit, "templates": map[string]any{"mode": "manage"}, "goldenImages": map[string]any{"enabled": true}, "virtualImages": imageClasses()}
 	if _, err := s.cluster.InstallVirtward(ctx, values, controlplane.Workload{}); err != nil {
 		return err
 	}
@@ -168,20 +163,18 @@ func (s *show) installVirtward(ctx context.Context) error {
 
 // admitAlice creates the namespace of the demo, and binds roles to Alice.
 func (s *show) admitAlice(ctx context.Context) error {
-	s.prose(`The demo needs a namespace and a user. Alice can edit VMs there, with a role of KubeVirt, and read other
-		objects, with a role of Kubernetes.`)
-	if err := s.doesAll(ctx, s.admin,
-		"kubectl create namespace "+namespace,
-		"kubectl create rolebinding alice --namespace "+namespace+" --clusterrole kubevirt.io:edit --user alice",
-		"kubectl create rolebinding alice-sees --namespace "+namespace+" --clusterrole view --user alice",
-	); err != nil {
-		return err
-	}
-	if err := s.quietly(ctx, s.alice, "kubectl config set-context --current --namespace "+namespace); err != nil {
-		return err
-	}
-	if _, err := s.does(ctx, s.alice, "kubectl auth can-i create virtualmachines"); err != nil {
-		return err
-	}
-	return s.isRejected(ctx, s.alice, "kubectl auth can-i update kubevirts --namespace kubevirt", "no\n")
+	return s.follow(ctx, []step{
+		{
+			prose: `The demo needs a namespace and a user. Alice can edit VMs there, with a role of KubeVirt, and read other
+				objects, with a role of Kubernetes.`,
+			as: admin, runs: []string{
+				"kubectl create namespace " + namespace,
+				"kubectl create rolebinding alice --namespace " + namespace + " --clusterrole kubevirt.io:edit --user alice",
+				"kubectl create rolebinding alice-sees --namespace " + namespace + " --clusterrole view --user alice",
+			},
+		},
+		{as: alice, hidden: true, runs: []string{use(namespace)}},
+		{as: alice, await: "kubectl auth can-i create virtualmachines", until: "yes", runs: []string{"kubectl auth can-i create virtualmachines"}},
+		{as: alice, rejects: "kubectl auth can-i update kubevirts --namespace kubevirt", says: []string{"no\n"}},
+	})
 }

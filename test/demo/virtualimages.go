@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,13 +9,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/glances"
+	"github.com/virtward/virtward/test/simulators"
 )
 
 // The files of the chapter about VirtualImages, and the Secret with the credentials for OpenStack.
@@ -36,23 +34,11 @@ func imageClasses() map[string]any {
 	}
 }
 
-// imageServer serves a disk of 1 GiB in the format qcow2, without data, and a page.
-func imageServer() *httptest.Server {
-	disk := make([]byte, 1<<16)
-	copy(disk, "QFI\xfb\x00\x00\x00\x03")
-	binary.BigEndian.PutUint64(disk[24:], 1<<30)
-	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		content := disk
-		if strings.HasSuffix(r.URL.Path, ".html") {
-			content = []byte("<html><body>Log in first.</body></html>")
-		}
-		http.ServeContent(w, r, "", time.Unix(1_700_000_000, 0), bytes.NewReader(content))
-	}))
-}
-
 // namedImages follows a VirtualImage through its life, in the cluster and in Glance.
-func namedImages(ctx context.Context, s *show) (err error) {
-	web := imageServer()
+func namedImages() []step { return []step{{do: (*show).followsNamed}} }
+
+func (s *show) followsNamed(ctx context.Context) error {
+	web := simulators.ServeDisks()
 	defer web.Close()
 	folder, err := os.MkdirTemp(s.cluster.Dir(), "glance-")
 	if err != nil {
@@ -73,16 +59,15 @@ func namedImages(ctx context.Context, s *show) (err error) {
 		return err
 	}
 	defer process.Kill()
-	for _, part := range []func(context.Context, string) error{s.importsTiny, s.keepsTiny, s.deletesTiny} {
-		if err := part(ctx, web.URL+"/tiny.qcow2"); err != nil {
-			return err
-		}
+	src := web.URL + "/tiny.qcow2"
+	if err := s.follow(ctx, namedSteps(src)); err != nil {
+		return err
 	}
 	if cloud.glance == nil {
 		s.prose("Glance is not installed here, so the part about OpenStack is skipped: apt-get install glance-api.")
 		return nil
 	}
-	return s.storesInGlance(ctx, web.URL+"/tiny.qcow2", cloud)
+	return s.storesInGlance(ctx, src, cloud)
 }
 
 // cloud is Debian's glance-api, or nothing.
@@ -121,71 +106,54 @@ func (s *show) allowClouds(ctx context.Context, endpoint string) error {
 	})
 }
 
-func (s *show) importsTiny(ctx context.Context, src string) error {
-	s.prose(`A VirtualImage is an image with a name. It is imported from a URL, once. Alice may create images in her namespace. A web
-		server on this machine has a disk; CDI's import is simulated.`)
-	if err := s.doesAll(ctx, s.admin, "kubectl apply -n "+namespace+" -f "+importersFile); err != nil {
-		return err
+func namedSteps(src string) []step {
+	const create = "kubectl virtward image create "
+	return []step{
+		{
+			prose: `A VirtualImage is an image with a name. It is imported from a URL, once. Alice may create images in her namespace. A web
+				server on this machine has a disk; CDI's import is simulated.`,
+			as: admin, runs: []string{"kubectl apply -n " + namespace + " -f " + importersFile},
+		},
+		{
+			as: alice, await: "kubectl auth can-i create datavolumes", until: "yes",
+			tour: "ready", runs: []string{create + "tiny --src " + src + " --wait"}, says: []string{"virtualimage.kupenstack.io/tiny ready (1.07gb)"},
+		},
+		{
+			prose: "A page of a web server is not a disk. The image says so, and CDI never reads it:",
+			as:    alice, rejects: create + "page --format qcow2 --wait --src " + strings.Replace(src, "tiny.qcow2", "login.html", 1),
+			says: []string{"FormatMismatch: the file is HTML or XML"},
+		},
+		{
+			prose: "A VM clones the image. From then on, the image is in use. Its deletion waits:",
+			as:    alice, runs: []string{"kubectl apply -f " + shellFile},
+		},
+		{
+			as: alice, await: usageOfImages, until: "tiny true true " + namespace + "/shell -",
+			runs: []string{"kubectl get virtualimages", "kubectl delete virtualimage tiny --wait=false"},
+		},
+		{
+			as: alice, await: usageOfImages, until: "tiny true true " + namespace + "/shell InUse", tour: top, runs: []string{usageOfImages}, says: []string{"InUse"},
+			checked: "the image is still ready, since " + namespace + "/shell uses it.",
+		},
+		{
+			prose: "The VM is deleted. Virtward waits for requests that were admitted before, reads all VMs once more, and deletes the image.",
+			as:    alice, runs: []string{"kubectl delete -f " + shellFile, "kubectl wait virtualimage/tiny --for delete --timeout " + timeout.String()},
+		},
+		{
+			as: admin, hidden: true, runs: []string{"kubectl get datavolumes,datasources -n " + namespace + " -l kupenstack.io/virtual-image-uid -o name"},
+			lacks: "tiny", checked: "the image, its DataVolume and its DataSource are gone.",
+		},
+		{as: alice, hidden: true, runs: []string{"kubectl delete virtualimage page --wait=false"}},
 	}
-	if err := s.awaitOutput(ctx, s.alice, "kubectl auth can-i create datavolumes", "yes"); err != nil {
-		return err
-	}
-	output, err := s.key("ready").does(ctx, s.alice, "kubectl virtward image create tiny --src "+src+" --wait")
-	if err != nil {
-		return err
-	}
-	if err := says(output, "virtualimage.kupenstack.io/tiny ready (1.07gb)"); err != nil {
-		return err
-	}
-	s.prose("A page of a web server is not a disk. The image says so, and CDI never reads it:")
-	return s.isRejected(ctx, s.alice, "kubectl virtward image create page --format qcow2 --wait --src "+strings.Replace(src, "tiny.qcow2", "login.html", 1), "FormatMismatch: the file is HTML or XML")
-}
-
-func (s *show) keepsTiny(ctx context.Context, _ string) error {
-	s.prose("A VM clones the image. From then on, the image is in use. Its deletion waits:")
-	if err := s.doesAll(ctx, s.alice, "kubectl apply -f "+shellFile); err != nil {
-		return err
-	}
-	if err := s.awaitRow(ctx, s.alice, usageOfImages, "tiny true true "+namespace+"/shell -"); err != nil {
-		return err
-	}
-	if err := s.doesAll(ctx, s.alice, "kubectl get virtualimages", "kubectl delete virtualimage tiny --wait=false"); err != nil {
-		return err
-	}
-	if err := s.awaitRow(ctx, s.alice, usageOfImages, "tiny true true "+namespace+"/shell InUse"); err != nil {
-		return err
-	}
-	output, err := s.key("").does(ctx, s.alice, usageOfImages)
-	if err != nil {
-		return err
-	}
-	s.checked("the image is still ready, since %s/shell uses it.", namespace)
-	return says(output, "InUse")
-}
-
-func (s *show) deletesTiny(ctx context.Context, _ string) error {
-	s.prose("The VM is deleted. Virtward waits for requests that were admitted before, reads all VMs once more, and deletes the image.")
-	if err := s.doesAll(ctx, s.alice, "kubectl delete -f "+shellFile); err != nil {
-		return err
-	}
-	if err := s.doesAll(ctx, s.alice, "kubectl wait virtualimage/tiny --for delete --timeout "+timeout.String()); err != nil {
-		return err
-	}
-	left, err := s.call(ctx, s.admin, "kubectl get datavolumes,datasources -n "+namespace+" -l kupenstack.io/virtual-image-uid -o name")
-	if err != nil || strings.Contains(left, "tiny") {
-		return fmt.Errorf("these are left: %s (%w)", left, err)
-	}
-	s.checked("the image, its DataVolume and its DataSource are gone.")
-	return s.quietly(ctx, s.alice, "kubectl delete virtualimage page --wait=false")
 }
 
 // storesInGlance imports an image into the real Glance, and deletes it there.
 func (s *show) storesInGlance(ctx context.Context, src string, cloud *cloud) error {
 	s.prose("The class openstack stores images in OpenStack Glance. This is Debian's glance-api: Virtward streams the file to it.")
-	if err := s.doesAll(ctx, s.alice, "kubectl virtward image create tiny --src "+src+" --class openstack --wait", "kubectl get virtualimage tiny -o wide"); err != nil {
+	if err := s.doesAll(ctx, alice, "kubectl virtward image create tiny --src "+src+" --class openstack --wait", "kubectl get virtualimage tiny -o wide"); err != nil {
 		return err
 	}
-	id, err := s.call(ctx, s.alice, "kubectl get virtualimage tiny -o jsonpath={.status.id}")
+	id, err := s.call(ctx, alice, "kubectl get virtualimage tiny -o jsonpath={.status.id}")
 	if err != nil {
 		return err
 	}
@@ -196,7 +164,7 @@ func (s *show) storesInGlance(ctx context.Context, src string, cloud *cloud) err
 	if images[id] != "active" || len(images) != 1 {
 		return fmt.Errorf("the images of Glance are %v, want %s", images, id)
 	}
-	if err := s.doesAll(ctx, s.alice, "kubectl delete virtualimage tiny --timeout "+timeout.String()); err != nil {
+	if err := s.doesAll(ctx, alice, "kubectl delete virtualimage tiny --timeout "+timeout.String()); err != nil {
 		return err
 	}
 	if images, err = cloud.images(ctx); err != nil || len(images) > 0 {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
@@ -227,6 +229,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 
 	It("writes a report of each namespace once there are OpenReports", func(ctx SpecContext) {
 		installReports(ctx, cluster)
+		Expect(cluster.InstallCRDs(ctx, policyReports())).To(Succeed())
 		Expect(admin.Create(ctx, vm("large", "9Gi").Obj())).To(Succeed())
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			r := report(g, ctx, namespace)
@@ -240,6 +243,21 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		})
 		Eventually(events).WithContext(ctx).WithArguments(namespace, "PolicyViolation", "large").Should(HaveLen(1))
 		Expect(events(ctx, namespace, "PolicyViolation", "expanded")).To(HaveLen(1), "a known violation has no second event")
+	})
+
+	It("writes the same results as PolicyReports", func(ctx SpecContext) {
+		of := report(Default, ctx, namespace)
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			other := &unstructured.Unstructured{}
+			other.SetGroupVersionKind(schema.GroupVersionKind{Group: "wgpolicyk8s.io", Version: "v1alpha2", Kind: "PolicyReport"})
+			g.Expect(reporter.Get(ctx, client.ObjectKey{Namespace: namespace, Name: reports.Name}, other)).To(Succeed())
+			r := &openreports.Report{}
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(other.Object, r)).To(Succeed())
+			g.Expect(resultsOf(r)).To(Equal(resultsOf(of)))
+			g.Expect([]any{r.Summary, r.Scope.Name, r.Source, r.Configuration}).To(Equal([]any{of.Summary, namespace, "", (*openreports.ReportConfiguration)(nil)}))
+			g.Expect(r.Results[0].Description).To(Equal(of.Results[0].Description))
+			g.Expect(r.Results[0].Subjects).To(Equal(of.Results[0].Subjects))
+		})
 	})
 
 	It("reports an exempted VM as skipped until its exception is gone", func(ctx SpecContext) {
@@ -465,5 +483,42 @@ func installReports(ctx context.Context, c *controlplane.ControlPlane) {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		Expect(yaml.UnmarshalStrict(content, definition)).To(Succeed())
 		Expect(c.InstallCRDs(ctx, definition)).To(Succeed())
+	}
+}
+
+// policyReports is a definition of PolicyReports with the fields that v1alpha2 has. The API server removes others.
+func policyReports() *apiextensionsv1.CustomResourceDefinition {
+	type fields = map[string]apiextensionsv1.JSONSchemaProps
+	object := func(f fields) apiextensionsv1.JSONSchemaProps {
+		return apiextensionsv1.JSONSchemaProps{Type: "object", Properties: f}
+	}
+	list := func(items apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+		return apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &items}}
+	}
+	choice := func(values ...string) apiextensionsv1.JSONSchemaProps {
+		p := apiextensionsv1.JSONSchemaProps{Type: "string"}
+		for _, v := range values {
+			p.Enum = append(p.Enum, apiextensionsv1.JSON{Raw: []byte(strconv.Quote(v))})
+		}
+		return p
+	}
+	text, count, flag := apiextensionsv1.JSONSchemaProps{Type: "string"}, apiextensionsv1.JSONSchemaProps{Type: "integer"}, apiextensionsv1.JSONSchemaProps{Type: "boolean"}
+	texts := apiextensionsv1.JSONSchemaProps{Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: &text}}
+	reference := object(fields{"apiVersion": text, "kind": text, "namespace": text, "name": text, "uid": text, "fieldPath": text, "resourceVersion": text})
+	result := object(fields{
+		"source": text, "policy": text, "rule": text, "category": text, "message": text, "scored": flag, "properties": texts, "resources": list(reference),
+		"severity": choice("critical", "high", "low", "medium", "info"), "result": choice("pass", "fail", "warn", "error", "skip"),
+		"timestamp": object(fields{"seconds": count, "nanos": count}),
+	})
+	result.Required = []string{"policy"}
+	summary := object(fields{"pass": count, "fail": count, "warn": count, "error": count, "skip": count})
+	whole := object(fields{"apiVersion": text, "kind": text, "metadata": {Type: "object"}, "scope": reference, "summary": summary, "results": list(result)})
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "policyreports.wgpolicyk8s.io"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "wgpolicyk8s.io", Scope: apiextensionsv1.NamespaceScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "policyreports", Singular: "policyreport", Kind: "PolicyReport", ListKind: "PolicyReportList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha2", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &whole}}},
+		},
 	}
 }

@@ -24,15 +24,14 @@ import (
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/crds"
+	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
 )
 
 var _ = Describe("A cluster without KubeVirt", func() {
 	It("may have Virtward installed, and gets KubeVirt later", func(ctx SpecContext) {
-		bare, err := controlplane.Start(ctx, controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(bare.Stop()).To(Succeed()) })
-		_, err = bare.InstallVirtward(ctx, nil, controlplane.Workload{})
+		bare := planes.Start(GinkgoTB(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
+		_, err := bare.InstallVirtward(ctx, nil, controlplane.Workload{})
 		Expect(err).NotTo(HaveOccurred(), "it is ready without definitions")
 
 		definitions, err := crds.All()
@@ -53,9 +52,7 @@ var _ = Describe("A cluster without KubeVirt", func() {
 	}, NodeTimeout(3*time.Minute))
 
 	It("may lack every definition, Virtward's own too, and gets each later", func(ctx SpecContext) {
-		bare, err := controlplane.Start(ctx, controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(bare.Stop()).To(Succeed()) })
+		bare := planes.Start(GinkgoTB(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
 		webhook, err := bare.InstallVirtward(ctx, map[string]any{"policies": map[string]any{"references": []string{"datasources"}}}, controlplane.Workload{})
 		Expect(err).NotTo(HaveOccurred())
 		controller := bare.VirtwardControllerProcess()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 // installation is Virtward on a separate control plane, for specs that restart the API server.
@@ -30,9 +31,7 @@ func installBeside(ctx context.Context) *installation {
 // installWith does so with values of the chart.
 func installWith(ctx context.Context, values func(*controlplane.ControlPlane) map[string]any) *installation {
 	GinkgoHelper()
-	plane, err := controlplane.Start(ctx, controlplane.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+	plane := planes.Start(GinkgoTB(), controlplane.Options{})
 	chart, err := plane.VirtwardChart(values(plane))
 	Expect(err).NotTo(HaveOccurred())
 	i := &installation{plane: plane, chart: chart, admin: plane.Client(), replica: replica{

@@ -32,11 +32,11 @@ const (
 	badCertificate = "remote error: tls: bad certificate"
 )
 
-// followed is how long a new CA in the ConfigMap may take: ten seconds, as docs/operations.md says, and the kubelet's
+// followed is how long a new CA in the ConfigMap may take: ten seconds, as docs/port.md says, and the kubelet's
 // share, which is half a second here.
 const followed = 11 * time.Second
 
-// The specs take the steps of docs/operations.md, "Client certificates", in their order.
+// The specs take the steps of docs/port.md, "Client certificates", in their order.
 var _ = Describe("Client certificates", Serial, Ordered, func() {
 	var i *installation
 	var folder string // for /etc/kubernetes/virtward
@@ -167,12 +167,12 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 	}, NodeTimeout(3*time.Minute))
 })
 
-// documentedFiles are the YAML files that docs/operations.md shows under "Client certificates".
+// documentedFiles are the YAML files that docs/port.md shows under "Client certificates".
 func documentedFiles() []string {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "port.md"))
 	Expect(err).NotTo(HaveOccurred())
-	_, section, found := strings.Cut(string(content), "\n### Client certificates\n")
+	_, section, found := strings.Cut(string(content), "\n## Client certificates\n")
 	Expect(found).To(BeTrue())
 	section, _, _ = strings.Cut(section, "\n## ")
 	var files []string

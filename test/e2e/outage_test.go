@@ -108,7 +108,9 @@ var _ = Describe("While the webhook is dead", Serial, Ordered, func() {
 			Eventually(func(ctx context.Context) error {
 				return alice.Get(ctx, client.ObjectKeyFromObject(vm), &kubevirtv1.VirtualMachine{})
 			}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
-			Expect(alice.Get(ctx, client.ObjectKeyFromObject(vm), &kubevirtv1.VirtualMachineInstance{})).To(Satisfy(apierrors.IsNotFound))
+			Eventually(func(ctx context.Context) error {
+				return alice.Get(ctx, client.ObjectKeyFromObject(vm), &kubevirtv1.VirtualMachineInstance{})
+			}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 		}
 	})
 

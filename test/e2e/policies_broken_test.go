@@ -74,9 +74,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		Expect(answer(ctx, machine(cpus(4)), "alice")).To(HaveExactElements(ContainSubstring("[virtward/policy/endless]"), tooMany))
 
 		By("only warning, once it is to be ignored")
-		Expect(admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
-		policy.Object["spec"].(map[string]any)["failurePolicy"] = "Ignore"
-		Expect(admin.Update(ctx, policy)).To(Succeed())
+		Expect(change(ctx, admin, policy, func() { policy.Object["spec"].(map[string]any)["failurePolicy"] = "Ignore" })).To(Succeed())
 		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(4)), "alice") }).WithContext(ctx).Should(
 			HaveExactElements(tooMany, And(HavePrefix("warning: spec: "), ContainSubstring(why), ContainSubstring("[virtward/policy/endless]"))))
 	},

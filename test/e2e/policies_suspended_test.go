@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +25,7 @@ var _ = Describe("Evaluation errors of policies", Serial, Ordered, func() {
 	var metricsPort int
 
 	BeforeAll(func(ctx SpecContext) {
-		address := hostAddress()
+		address, kind := controlplane.HostAddress()
 		if address == "" {
 			Skip("this machine has no address but loopback, which EndpointSlices reject")
 		}
@@ -36,7 +35,7 @@ var _ = Describe("Evaluation errors of policies", Serial, Ordered, func() {
 				Namespace: controlplane.VirtwardNamespace, Name: "policy-counts-of-the-sandbox",
 				Labels: map[string]string{discoveryv1.LabelServiceName: "virtward-webhook-policy-counts"},
 			},
-			AddressType: discoveryv1.AddressTypeIPv4,
+			AddressType: kind,
 			Ports:       []discoveryv1.EndpointPort{{Name: new("policy-counts"), Port: new(countsPort())}},
 			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
 		}
@@ -118,6 +117,39 @@ var _ = Describe("Evaluation errors of policies", Serial, Ordered, func() {
 		Expect(lines[1]).To(MatchRegexp(`True\s+0?\s*[1-9][0-9]*\s`), "%v: %s", headings, lines[1])
 	}, NodeTimeout(3*time.Minute))
 
+	It("are listed by kubectl virtward status, with the policies that deny most", func(ctx SpecContext) {
+		const match = `match: {kinds: [VirtualMachine], objectSelector: {matchLabels: {status: counted}}}, `
+		fails := policyWith("denies-and-fails", `{enforcement: Deny, `+match+`validations: [{expression: "object.metadata.annotations['none'] == ''", message: m}]}`)
+		denies := policyWith("denies-often", `{enforcement: Deny, `+match+`validations: [{expression: "false", message: never}]}`)
+		for _, policy := range []client.Object{fails, denies} {
+			cleanUp(policy)
+			Expect(admin.Create(ctx, policy)).To(Succeed())
+		}
+		vm := machine()
+		vm.Labels = map[string]string{"status": "counted"}
+		Eventually(func(ctx context.Context) []string { return answer(ctx, vm, "alice") }).WithContext(ctx).Should(
+			ConsistOf(ContainSubstring("[virtward/policy/denies-and-fails]"), ContainSubstring("[virtward/policy/denies-often]")))
+		Eventually(func(g Gomega, ctx context.Context) {
+			status, err := statusOf(ctx, denies.GetName())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(status.Denials).NotTo(BeNil())
+			g.Expect(status.EvaluationErrors).To(HaveValue(BeZero()), "a denial is no error")
+			status, err = statusOf(ctx, fails.GetName())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(conditionOf(status, policyv1alpha1.PolicyEvaluated)).To(Equal("False EvaluationErrors 1"))
+		}).WithContext(ctx).Should(Succeed())
+		Eventually(eventsOf).WithContext(ctx).WithArguments(fails.GetName()).Should(ContainElement("EvaluationErrors"))
+
+		results, failed := checked(kubectlAsAdmin(ctx, "", "virtward", "status", "-o", "json"))
+		Expect(failed).To(BeTrue())
+		Expect(results).To(ContainElements(
+			HaveField("Line", MatchRegexp(`^policies error denies-and-fails: \d+ evaluations? failed: spec\.validations\[0\]\.expression \(failed\) \d+, the last at .*; the policy denies these requests$`)),
+			HaveField("Line", MatchRegexp(`^denials ok denies-often: \d+ requests? denied since 20\d\d-`)),
+		))
+		shown := kubectlAsAdmin(ctx, "", "get", "vmpol", denies.GetName(), "-o", "wide")
+		Expect(shown.output).To(ContainSubstring("DENIED"))
+	}, NodeTimeout(3*time.Minute))
+
 	It("suspend a policy that exceeds its units and does not deny, until its spec changes", func(ctx SpecContext) {
 		const ten = "[1,2,3,4,5,6,7,8,9,10]"
 		costly := "a + b + c + d + e + f > 0"
@@ -155,12 +187,14 @@ var _ = Describe("Evaluation errors of policies", Serial, Ordered, func() {
 			Expect(answer(ctx, machine(), "alice")).To(HaveLen(1))
 		}
 		Expect(errorsOf()).To(Equal(before))
-		Expect(eventsOf(ctx, policy.GetName())).To(ContainElement("ExceedsLimits"))
+		Eventually(eventsOf).WithContext(ctx).WithArguments(policy.GetName()).Should(ContainElement("ExceedsLimits"))
 		Eventually(suspended).WithContext(ctx).WithArguments(policy.GetName()).Should(Equal(1.0))
-		status, err := statusOf(ctx, denies.GetName())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(conditionOf(status, policyv1alpha1.PolicySuspended)).To(Equal("False WithinLimits 1"))
-		Expect(suspended(ctx, denies.GetName())).To(BeZero())
+		Eventually(func(g Gomega, ctx context.Context) {
+			status, err := statusOf(ctx, denies.GetName())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(conditionOf(status, policyv1alpha1.PolicySuspended)).To(Equal("False WithinLimits 1"))
+			g.Expect(suspended(ctx, denies.GetName())).To(BeZero())
+		}).WithContext(ctx).Should(Succeed())
 
 		By("resuming it with another spec")
 		Expect(admin.Patch(ctx, policy, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"title":"second"}}`)))).To(Succeed())
@@ -194,17 +228,4 @@ func countsPort() int32 {
 	}
 	Fail("the webhook serves no counts")
 	return 0
-}
-
-// hostAddress is an address of this machine that is not loopback; empty if it has none.
-func hostAddress() string {
-	GinkgoHelper()
-	addresses, err := net.InterfaceAddrs()
-	Expect(err).NotTo(HaveOccurred())
-	for _, address := range addresses {
-		if found, ok := address.(*net.IPNet); ok && found.IP.To4() != nil && found.IP.IsGlobalUnicast() {
-			return found.IP.String()
-		}
-	}
-	return ""
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/virtward/virtward/certificates"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 // userData must never be seen in a log.
@@ -30,9 +31,7 @@ const userData = "correct-horse-battery-staple"
 
 var _ = Describe("Two replicas on a fresh Secret", Serial, func() {
 	It("agree on one certificate, follow its rotation, and log no objects", func(ctx SpecContext) {
-		pair, err := controlplane.Start(ctx, controlplane.Options{})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(pair.Stop()).To(Succeed()) })
+		pair := planes.Start(GinkgoTB(), controlplane.Options{})
 		chart, err := pair.VirtwardChart(map[string]any{"log": map[string]any{"level": "debug"}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pair.InstallChart(ctx, chart)).To(Succeed())

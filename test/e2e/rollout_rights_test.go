@@ -73,9 +73,11 @@ var _ = Describe("The rights of rollouts", Serial, Ordered, func() {
 		Eventually(func(ctx context.Context) error {
 			return users["roll-none"].Create(ctx, rolloutOf("probe", paused), client.DryRunAll)
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("rollout-patch: ")))
-		Eventually(func(ctx context.Context) error {
-			return users["roll-operator"].Create(ctx, rolloutOf("probe", paused), client.DryRunAll)
-		}).WithContext(ctx).Should(Succeed())
+		for user, action := range map[string]string{"roll-patcher": "[Live]", "roll-editor": "[Live, Restart]", "roll-operator": "[Live, Migrate, Restart]"} {
+			Eventually(func(ctx context.Context) error {
+				return users[user].Create(ctx, rolloutOf("probe", fmt.Sprintf("{selector: {}, paused: true, allow: %s}", action)), client.DryRunAll)
+			}).WithContext(ctx).Should(Succeed())
+		}
 	})
 
 	It("are those of their authors", func(ctx SpecContext) {

@@ -127,6 +127,11 @@ var _ = Describe("RuleSettings", Serial, func() {
 		BeforeAll(func(ctx SpecContext) {
 			grantSettings(ctx, "editor", []string{"rosa"}, "get", "list", "create", "update", "patch", "delete")
 			grantSettings(ctx, "weakener", []string{"will"}, "get", "list", "create", "update", "patch", "delete", "weaken")
+			for user, rule := range map[string]string{"rosa": bus, "will": "hostdevice-gate"} { // first, the API server learns of the rights
+				Eventually(func(ctx context.Context) error {
+					return clientOf(user).Create(ctx, settings("probe", setting{Rule: rule, Severity: policyv1alpha1.Warn}), client.DryRunAll)
+				}).WithContext(ctx).Should(Succeed())
+			}
 		})
 
 		It("are rejected with an unknown rule, and a suggestion", func(ctx SpecContext) {

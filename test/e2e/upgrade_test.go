@@ -18,6 +18,7 @@ import (
 
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 // balancer simulates kube-proxy for a port of a Service: each new connection goes to one of the endpoints, in turn. As in a
@@ -80,9 +81,7 @@ func (b *balancer) pass(caller net.Conn) {
 
 var _ = Describe("An upgrade under load", Serial, func() {
 	It("costs no call, admits no object without validation, and keeps the protection of deletions", func(ctx SpecContext) {
-		plane, err := controlplane.Start(ctx, controlplane.Options{})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+		plane := planes.Start(GinkgoTB(), controlplane.Options{})
 		chart, err := plane.VirtwardChart(map[string]any{})
 		Expect(err).NotTo(HaveOccurred())
 		i := &installation{plane: plane, chart: chart, admin: plane.Client()}

@@ -35,6 +35,7 @@ import (
 	"github.com/virtward/virtward/cli"
 	"github.com/virtward/virtward/controllers/audit"
 	"github.com/virtward/virtward/controllers/auditresults"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
@@ -324,7 +325,11 @@ func (o *one) Page(_ context.Context, kind audit.Kind, _ string) ([]pages.Object
 func (o *one) Get(context.Context, audit.Kind, auditresults.Key) (*pages.Object, error) {
 	return nil, nil
 }
-func (o *one) Available(context.Context) (bool, error)      { return true, nil }
+
+func (o *one) Available(context.Context) ([]string, error) {
+	return []string{"openreports.io/v1alpha1"}, nil
+}
+
 func (o *one) Namespaces(context.Context) ([]string, error) { return nil, nil }
 
 func (o *one) Put(_ context.Context, _ string, build func(*openreports.Report) *openreports.Report) (*openreports.Report, error) {
@@ -346,7 +351,7 @@ func (f *frontEnds) audited(t *testing.T, object []byte) (all []string, ok bool)
 	cluster := &one{kind: kind, object: object}
 	a := audit.New(audit.Options{
 		Criteria: &audit.Criteria{Evaluator: f.evaluator}, Stored: cluster, Reports: cluster, Metrics: measured,
-		Audited: func(map[string]int, time.Time) {}, Tell: func(auditresults.Held) {},
+		Audited: func(map[string]int, time.Time) {}, Tell: func(auditresults.Held, events.Event) {},
 		Limit: auditresults.Limits{PerNamespace: 200, PerSource: 20}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	if err := a.Once(t.Context()); err != nil {

@@ -35,6 +35,7 @@ type Keystone struct {
 	tokens   map[string]time.Time
 	lifetime time.Duration
 	catalog  []Endpoint
+	services map[string][]Endpoint
 	rejects  bool
 	logins   []string
 }
@@ -43,7 +44,7 @@ type Keystone struct {
 // with a function of the server, such as StartTLS.
 func NewKeystone(t testing.TB, start func(*httptest.Server), catalog ...Endpoint) *Keystone {
 	t.Helper()
-	k := &Keystone{tokens: map[string]time.Time{}, lifetime: time.Hour, catalog: catalog}
+	k := &Keystone{tokens: map[string]time.Time{}, lifetime: time.Hour, catalog: catalog, services: map[string][]Endpoint{"compute": {{Region: "one", Interface: "public", URL: "http://127.0.0.1:1/"}}}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", k.versions)
 	mux.HandleFunc("POST /v3/auth/tokens", k.login)
@@ -52,6 +53,13 @@ func NewKeystone(t testing.TB, start func(*httptest.Server), catalog ...Endpoint
 	start(k.Server)
 	t.Cleanup(k.Close)
 	return k
+}
+
+// Offer replaces the endpoints of a service in the catalog by its type, such as compute or volumev3.
+func (k *Keystone) Offer(service string, endpoints ...Endpoint) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.services[service] = endpoints
 }
 
 // Permits reports whether a token is valid.
@@ -161,11 +169,12 @@ func (k *Keystone) read(w http.ResponseWriter, r *http.Request) {
 // answer is that to a login. The lock is held.
 func (k *Keystone) answer(w http.ResponseWriter, status int, token string) {
 	w.Header().Set("X-Subject-Token", token)
+	catalog := []any{map[string]any{"type": "image", "name": "glance", "endpoints": k.catalog}}
+	for name, endpoints := range k.services {
+		catalog = append(catalog, map[string]any{"type": name, "name": name, "endpoints": endpoints})
+	}
 	respond(w, status, map[string]any{"token": map[string]any{
 		"expires_at": k.tokens[token].UTC().Format("2006-01-02T15:04:05.000000Z"), "project": map[string]any{"id": "project-1", "name": ProjectName},
-		"catalog": []any{
-			map[string]any{"type": "compute", "name": "nova", "endpoints": []any{map[string]any{"region": "one", "interface": "public", "url": "http://127.0.0.1:1/"}}},
-			map[string]any{"type": "image", "name": "glance", "endpoints": k.catalog},
-		},
+		"catalog": catalog,
 	}})
 }

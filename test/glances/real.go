@@ -35,9 +35,6 @@ type Glance struct {
 // Start starts the glance-api of Debian until the test ends. It returns its URL.
 func Start(t testing.TB) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts a Glance")
-	}
 	return started(t, Run)
 }
 
@@ -49,6 +46,9 @@ func StartStrict(t testing.TB) string {
 
 func started(t testing.TB, run func(context.Context, string) (*Glance, error)) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts a Glance")
+	}
 	g, err := run(t.Context(), t.TempDir())
 	if errors.Is(err, ErrNotInstalled) {
 		t.Skipf("%v, and the tests run against it too", err)

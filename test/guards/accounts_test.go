@@ -24,7 +24,7 @@ func TestAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &accountCluster{config: connect(t)}
+	c := &accountCluster{config: pool.Take(t).Config()}
 	c.admin = c.as(t, "")
 	for _, name := range []string{"mutate.virtward.io", "another.example.org"} {
 		must(t, c.admin.Create(t.Context(), c.mutating(name)))

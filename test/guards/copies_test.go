@@ -15,8 +15,6 @@ import (
 
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/copies"
-	"github.com/virtward/virtward/test/controlplane"
-	"github.com/virtward/virtward/test/crds"
 )
 
 // TestCopies sends the requests of all cases, as users with RBAC permissions.
@@ -54,18 +52,7 @@ type copyCluster struct{ *rolloutCluster }
 
 func newCopyCluster(t *testing.T) *copyCluster {
 	t.Helper()
-	definitions, err := crds.All()
-	must(t, err)
-	for _, definition := range definitions {
-		if group := definition.Spec.Group; group == "snapshot.kubevirt.io" || group == "clone.kubevirt.io" { // as KubeVirt's operator does
-			older := definition.Spec.Versions[0].DeepCopy()
-			older.Name, older.Storage = "v1alpha1", false
-			definition.Spec.Versions = append(definition.Spec.Versions, *older)
-		}
-	}
-	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: definitions})
-	must(t, err)
-	t.Cleanup(func() { must(t, started.Stop()) })
+	started := pool.Take(t)
 	c := &copyCluster{&rolloutCluster{&templateCluster{&userCluster{ControlPlane: started, users: map[string]client.Client{}}}, map[string]string{}}}
 	c.admin = c.client(t, "an-admin", "system:masters")
 	c.create(t, untypedOf("v1", "Namespace", "", "shop"))

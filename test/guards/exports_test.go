@@ -64,15 +64,7 @@ type situation struct {
 // native forms, and compares its answers with those of the webhook. It does the same with policies of other engines, and
 // what they are converted to.
 func TestExportsAgree(t *testing.T) {
-	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: definitions(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := started.Stop(); err != nil {
-			t.Errorf("stopping the control plane: %v", err)
-		}
-	})
+	started := pool.Take(t)
 	environment, err := cel.NewEnvironment()
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,6 @@ import (
 
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/image/v1alpha1"
-	"github.com/virtward/virtward/test/controlplane"
-	"github.com/virtward/virtward/test/crds"
 )
 
 // TestGoldenImages sends the requests of all cases, as users with RBAC permissions.
@@ -61,12 +59,7 @@ type imageCluster struct{ *templateCluster }
 
 func newImageCluster(t *testing.T) *imageCluster {
 	t.Helper()
-	definitions, err := crds.All()
-	must(t, err)
-	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: definitions})
-	must(t, err)
-	t.Cleanup(func() { must(t, started.Stop()) })
-	must(t, started.InstallVirtwardCRDs(t.Context()))
+	started := pool.Take(t)
 	c := &imageCluster{&templateCluster{&userCluster{ControlPlane: started, users: map[string]client.Client{}}}}
 	c.admin = c.client(t, "an-admin", "system:masters")
 	for _, name := range []string{"images", "shop", "store", "elsewhere"} {

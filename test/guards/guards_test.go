@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +22,8 @@ import (
 
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/test/await"
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 func TestGuards(t *testing.T) {
@@ -28,7 +31,8 @@ func TestGuards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := connect(t)
+	// Each schema is a definition of KubeVirt of its own.
+	config := planes.Start(t, controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}}).Config()
 	for _, schema := range schemas() {
 		t.Run(string(schema.name), func(t *testing.T) {
 			c := newCluster(t, config)

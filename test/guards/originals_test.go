@@ -2,13 +2,13 @@ package guards
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,36 +16,14 @@ import (
 
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policytest"
-	"github.com/virtward/virtward/test/crds"
 )
 
 // originals has policies of other engines, each with the policy that it is converted to, and its suite.
 const originals = repository + "/examples/converted"
 
-// definitions returns the definitions of KubeVirt and CDI, and that of the parameters of an original.
-func definitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
-	all, err := crds.All()
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: "requiredlabels", Singular: "requiredlabels", Kind: "RequiredLabels", ListKind: "RequiredLabelsList"}
-	return append(all, &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "requiredlabels.constraints.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "constraints.example.com", Scope: apiextensionsv1.ClusterScoped, Names: names,
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: new(true),
-				}},
-			}},
-		},
-	})
-}
-
 // installOriginals installs the originals, each for objects with its label, and returns the cases of their suites. Kyverno
-// evaluates a ValidatingPolicy as the API server evaluates a native policy with the same fields.
+// evaluates a ValidatingPolicy, and a rule in CEL, as the API server evaluates a native policy with the same fields; Gatekeeper so
+// evaluates a template in CEL, with the object and the parameters as variables.
 func (e *exports) installOriginals(t *testing.T) []situation {
 	t.Helper()
 	folders, err := filepath.Glob(originals + "/*/original.yaml")
@@ -92,7 +70,7 @@ func (e *exports) original(t *testing.T, id, file string) *admissionregistration
 			t.Fatal(err)
 		}
 	}
-	for _, object := range read(t, file) {
+	for _, object := range asNative(t, read(t, file)) {
 		var into any = policy
 		switch object.GetKind() {
 		case "ValidatingAdmissionPolicyBinding":
@@ -118,6 +96,70 @@ func (e *exports) original(t *testing.T, id, file string) *admissionregistration
 		}
 	}
 	return policy
+}
+
+// asNative returns a rule of a ClusterPolicy in CEL, or a constraint with its template in CEL, as the native policy that it is
+// evaluated like. Other objects do not change.
+func asNative(t *testing.T, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	t.Helper()
+	native := func(name string, operations, conditions, variables, validations any) []*unstructured.Unstructured {
+		spec := map[string]any{
+			"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{
+				"apiGroups": []any{"kubevirt.io"}, "apiVersions": []any{"v1"}, "resources": []any{"virtualmachines"}, "operations": operations,
+			}}},
+			"matchConditions": conditions, "variables": variables, "validations": validations,
+		}
+		policy := object("ValidatingAdmissionPolicy", name, spec)
+		binding := object("ValidatingAdmissionPolicyBinding", name, map[string]any{"policyName": name, "validationActions": []any{"Deny"}})
+		return []*unstructured.Unstructured{policy, binding}
+	}
+	switch objects[0].GetKind() {
+	case "ClusterPolicy":
+		rule := at(t, objects[0].Object, "spec", "rules", 0)
+		validate := at(t, rule, "validate").(map[string]any)
+		var validations []any
+		for _, v := range at(t, validate, "cel", "expressions").([]any) {
+			one := v.(map[string]any)
+			one["message"] = validate["message"]
+			validations = append(validations, one)
+		}
+		return native(objects[0].GetName(), at(t, rule, "match", "any", 0, "resources", "operations"), at(t, rule, "celPreconditions"), at(t, validate, "cel", "variables"), validations)
+	case "ConstraintTemplate":
+		source := at(t, objects[0].Object, "spec", "targets", 0, "code", 0, "source")
+		parameters, err := json.Marshal(at(t, objects[1].Object, "spec", "parameters"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		variables := append([]any{
+			map[string]any{"name": "anyObject", "expression": "object == null ? oldObject : object"},
+			map[string]any{"name": "params", "expression": string(parameters)}, // JSON is CEL
+		}, at(t, source, "variables").([]any)...)
+		return native(objects[0].GetName(), []any{"CREATE", "UPDATE"}, at(t, source, "matchCondition"), variables, at(t, source, "validations"))
+	}
+	return objects
+}
+
+func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+}
+
+// at returns the value at a path of names and indexes.
+func at(t *testing.T, value any, steps ...any) any {
+	t.Helper()
+	for _, step := range steps {
+		switch s := step.(type) {
+		case string:
+			value = value.(map[string]any)[s]
+		case int:
+			value = value.([]any)[s]
+		}
+		if value == nil {
+			t.Fatalf("%v: nothing is there", steps)
+		}
+	}
+	return value
 }
 
 // read returns the objects of a file; none if it does not exist.

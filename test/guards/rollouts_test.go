@@ -17,7 +17,6 @@ import (
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/test/controlplane"
 )
 
 // recordOfOthers is the record of the user who wrote the old rollouts of cases.
@@ -58,10 +57,7 @@ type rolloutCluster struct {
 
 func newRolloutCluster(t *testing.T) *rolloutCluster {
 	t.Helper()
-	started, err := controlplane.Start(t.Context(), controlplane.Options{})
-	must(t, err)
-	t.Cleanup(func() { must(t, started.Stop()) })
-	must(t, started.InstallVirtwardCRDs(t.Context()))
+	started := pool.Take(t)
 	c := &rolloutCluster{templateCluster: &templateCluster{&userCluster{ControlPlane: started, users: map[string]client.Client{}}}, records: map[string]string{}}
 	c.admin = c.client(t, "an-admin", "system:masters")
 	for name, labels := range map[string]map[string]string{"shop": nil, "approved": {v1beta1.ApprovedOnlyLabel: "true"}, "elsewhere": nil} {

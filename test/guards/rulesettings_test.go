@@ -20,7 +20,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +32,7 @@ import (
 	"github.com/virtward/virtward/admissionpolicies"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/validators"
 )
@@ -83,19 +83,7 @@ func TestRuleSettings(t *testing.T) {
 // newUserCluster starts a userCluster with the roles of a page of the documentation.
 func newUserCluster(t *testing.T, page string) *userCluster {
 	t.Helper()
-	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := started.Stop(); err != nil {
-			t.Errorf("stopping the control plane: %v", err)
-		}
-	})
-	if err := started.InstallVirtwardCRDs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c := &userCluster{ControlPlane: started, users: map[string]client.Client{}}
+	c := &userCluster{ControlPlane: pool.Take(t), users: map[string]client.Client{}}
 	c.admin = c.client(t, "an-admin", "system:masters")
 	for _, role := range documented(t, page, "ClusterRole") {
 		c.create(t, role)
@@ -271,10 +259,13 @@ func (c *settingsCluster) deleteCollection(t *testing.T) {
 	object := settings("held-up", entries(1, policyv1alpha1.Deny, "hostdevice-gate"))
 	object.Labels = labelled
 	c.create(t, object)
-	err := c.users["cleaner"].DeleteAllOf(t.Context(), &policyv1alpha1.RuleSettings{}, client.MatchingLabels(labelled))
-	if err == nil || !strings.Contains(err.Error(), deniedHostDevice) {
-		t.Errorf("want a rejection by the guard, got %v", err)
-	}
+	await.Until(t, func() error { // first, the API server learns of the right
+		err := c.users["cleaner"].DeleteAllOf(t.Context(), &policyv1alpha1.RuleSettings{}, client.MatchingLabels(labelled))
+		if err == nil || !strings.Contains(err.Error(), deniedHostDevice) {
+			return fmt.Errorf("want a rejection by the guard, got %w", err)
+		}
+		return nil
+	})
 	if err := c.admin.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Errorf("it is gone: %v", err)
 	}

@@ -4,29 +4,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/test/controlplane"
-	"github.com/virtward/virtward/test/crds"
 )
 
-// templateTables are the tables of cases of the guards of VM templates.
+// templateTables are the tables of cases of the guards of VM templates, and of the one of exempt namespaces, which has the same users.
 var templateTables = []string{
 	"template-approved-only", "template-capture", "template-namespaces", "template-provenance", "template-request-labels", "template-status",
-	"golden-image-templates", "template-cluster-kinds",
+	"golden-image-templates", "template-cluster-kinds", "exempt-namespaces",
 }
 
 // virtAPI is the account of KubeVirt's API server.
@@ -102,16 +96,7 @@ type templateCluster struct{ *userCluster }
 
 func newTemplateCluster(t *testing.T) *templateCluster {
 	t.Helper()
-	definitions, err := crds.All()
-	must(t, err)
-	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: append(definitions, templateDefinitions(t)...)})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := started.Stop(); err != nil {
-			t.Errorf("stopping the control plane: %v", err)
-		}
-	})
-	c := &templateCluster{&userCluster{ControlPlane: started, users: map[string]client.Client{}}}
+	c := &templateCluster{&userCluster{ControlPlane: pool.Take(t), users: map[string]client.Client{}}}
 	c.admin = c.client(t, "an-admin", "system:masters")
 	for name, labels := range map[string]map[string]string{
 		"approved": {v1beta1.ApprovedOnlyLabel: "true"}, "former": {v1beta1.ApprovedOnlyLabel: "false"}, "shop": nil, "source": nil, "target": nil, "elsewhere": nil,
@@ -124,23 +109,6 @@ func newTemplateCluster(t *testing.T) *templateCluster {
 	c.grantOwners(t)
 	c.grantCaptures(t)
 	return c
-}
-
-func templateDefinitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(repository, "charts", "virtward", "template-definitions", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v %v", files, err)
-	}
-	var all []*apiextensionsv1.CustomResourceDefinition
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		must(t, err)
-		definition := &apiextensionsv1.CustomResourceDefinition{}
-		must(t, yaml.UnmarshalStrict(content, definition))
-		all = append(all, definition)
-	}
-	return all
 }
 
 func untypedOf(version, kind, namespace, name string) *unstructured.Unstructured {
@@ -165,7 +133,7 @@ func (c *templateCluster) grantOwners(t *testing.T) {
 	}
 	c.role(t, "", "owner", rules...)
 	for user, name := range map[string]string{
-		"owner": "owner", "bypasser": "bypasser", "bypasser-elsewhere": "bypasser-elsewhere", "changer": "changer",
+		"owner": "owner", "bypasser": "bypasser", "bypasser-elsewhere": "bypasser-elsewhere", "changer": "changer", "exempter": "exempter",
 		"server": "system:serviceaccount:virtward-system:virtward-apiserver", "other-server": "system:serviceaccount:elsewhere:virtward-apiserver",
 		"templates": "system:serviceaccount:virtward-system:virtward-templates", "virt-controller": "system:serviceaccount:kubevirt:kubevirt-controller",
 		"other-virt-controller": "system:serviceaccount:elsewhere:kubevirt-controller", "statefulsets": "system:serviceaccount:kube-system:statefulset-controller",
@@ -188,6 +156,8 @@ func (c *templateCluster) grantOwners(t *testing.T) {
 	c.bind(t, "", "bypass", "bypasser-everywhere")
 	c.role(t, "", "changer", rule(admissionpolicies.VerbChangeApprovedOnly, "", "namespaces", "changeable", "changeable-2"))
 	c.bind(t, "", "changer", "changer")
+	c.role(t, "", "exempter", rule(admissionpolicies.VerbExempt, "", "namespaces", "exemptible", "exemptible-2"))
+	c.bind(t, "", "exempter", "exempter")
 }
 
 // grantCaptures creates the users of captures, each with some of the rights that a capture needs.
@@ -198,6 +168,7 @@ func (c *templateCluster) grantCaptures(t *testing.T) {
 	for user, rights := range map[string]struct{ target, source []rbacv1.PolicyRule }{
 		"author":              {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{read, snapshot}},
 		"delegate":            {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{rule("create", "template.kubevirt.io", "virtualmachinetemplaterequests/source", "db")}},
+		"source-user":         {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{rule("create", "template.kubevirt.io", "virtualmachinetemplaterequests/source")}},
 		"snapshotter":         {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{snapshot}},
 		"reader":              {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{read}},
 		"reader-of-web":       {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{rule("get", "kubevirt.io", "virtualmachines", "web"), snapshot}},

@@ -1,4 +1,5 @@
-// Package kills ends the connection of a controller at one of its writes, as if the controller were killed there.
+// Package kills ends the connection of a controller at one of its writes, as if the controller were killed there. The connection is
+// that to an API server, or to a fake one in tests of what no API server decides.
 package kills
 
 import (
@@ -16,12 +17,16 @@ import (
 // Err is the answer to every request of a controller that was killed.
 var Err = errors.New("killed")
 
-// Connection ends at a write: before it, or after it with its answer lost. Reviews of permissions are no writes.
+// Connection ends after a write, whose answer arrives or is lost. It then has no reads either. Reviews of permissions are no writes. A write that
+// the server rejects has no effect, so the connection does not end at it: it can be rejected because another client, such as the
+// API server itself, changed the object at the same time.
 type Connection struct {
-	// Left is the number of writes until the end; a negative number is never.
+	// Left is the number of accepted writes until the end; a negative number is never. With 0, it ends before the first write.
 	Left int
 	// Lost makes the last write happen, and its answer get lost.
 	Lost bool
+	// Written is called after each accepted write, if it is not nil. It must use another connection.
+	Written func()
 
 	inner  http.RoundTripper
 	mu     sync.Mutex
@@ -29,10 +34,10 @@ type Connection struct {
 	dead   bool
 }
 
-// write is a method and a path, and whether the server rejected it.
+// write is a method and a path, and whether the server accepted it.
 type write struct {
 	text     string
-	rejected bool
+	accepted bool
 }
 
 // Wrap makes the connection use a transport. It is for rest.Config.Wrap.
@@ -80,20 +85,40 @@ func (c *Connection) pass(request *http.Request, inner http.RoundTripper) (*http
 		}
 		return inner.RoundTrip(request)
 	}
+	var response *http.Response
+	var err error
+	executed, answered := c.write(request.Method+" "+request.URL.Path, func() bool {
+		response, err = inner.RoundTrip(request) //nolint:bodyclose // it is returned, or closed below
+		return err == nil && response.StatusCode < http.StatusBadRequest
+	})
+	switch {
+	case !executed:
+		return nil, Err
+	case !answered:
+		return nil, errors.Join(Err, response.Body.Close())
+	}
+	return response, err
+}
+
+// write executes a write, unless the connection has ended. The function reports whether the server accepted the write.
+func (c *Connection) write(text string, do func() (accepted bool)) (executed, answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead || c.Left == 0 {
 		c.dead = true
-		return nil, Err
+		return false, false
 	}
-	response, err := inner.RoundTrip(request)
+	accepted := do()
+	c.writes = append(c.writes, write{text, accepted})
+	if !accepted {
+		return true, true
+	}
 	c.Left--
-	c.writes = append(c.writes, write{request.Method + " " + request.URL.Path, err == nil && response.StatusCode >= http.StatusBadRequest})
-	if c.Left == 0 && c.Lost && err == nil {
-		c.dead = true
-		return nil, errors.Join(Err, response.Body.Close())
+	if c.Written != nil {
+		c.Written()
 	}
-	return response, err
+	c.dead = c.Left == 0
+	return true, !c.dead || !c.Lost
 }
 
 // Dead reports whether the connection has ended.
@@ -103,14 +128,14 @@ func (c *Connection) Dead() bool {
 	return c.dead
 }
 
-// Writes are the methods and paths of the writes, in their order.
+// Writes are the methods and paths of all writes, in their order.
 func (c *Connection) Writes() []string {
 	return c.texts(func(write) bool { return true })
 }
 
-// Accepted are those of Writes that the server did not reject, such as for a conflict.
+// Accepted are those of Writes that the server accepted. The connection can end at each of them.
 func (c *Connection) Accepted() []string {
-	return c.texts(func(w write) bool { return !w.rejected })
+	return c.texts(func(w write) bool { return w.accepted })
 }
 
 func (c *Connection) texts(wanted func(write) bool) []string {

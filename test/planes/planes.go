@@ -1,7 +1,15 @@
-// Package planes starts control planes for tests.
+// Package planes starts control planes for tests. It is the only way in which a test starts one, so `go test -short` skips
+// all tests that need one.
 package planes
 
 import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -10,23 +18,100 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// Start starts a control plane that ends with the test. It is skipped in short runs. The folder of the options is one of the
-// test.
-func Start(t testing.TB, options controlplane.Options) *controlplane.ControlPlane {
+// Skip skips a test that needs a control plane, in short runs. A Ginkgo suite calls it before it runs its specs.
+func Skip(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a control plane")
 	}
-	log.SetLogger(logr.Discard())
-	options.Parent = t.TempDir()
+}
+
+// Start starts a control plane that ends with the test, the spec or the suite. It skips the test in short runs.
+func Start(t testing.TB, options controlplane.Options) *controlplane.ControlPlane {
+	t.Helper()
+	Skip(t)
+	switch t.(type) {
+	case *testing.T, *testing.B:
+		log.SetLogger(logr.Discard()) // Ginkgo suites have a logger
+	}
 	plane, err := controlplane.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := plane.Stop(); err != nil {
-			t.Error(err)
+			t.Errorf("stopping the control plane: %v", err)
 		}
 	})
 	return plane
+}
+
+// Parallel is the number of cases of a package that run in parallel, unless the flag -parallel has another. It is more than the
+// two cores of a small machine, because most cases wait for other processes.
+const Parallel = 4
+
+// inParallel sets the number of cases that run in parallel, before the command line is parsed.
+func inParallel() error { return flag.Set("test.parallel", strconv.Itoa(Parallel)) }
+
+// Shared is the control plane of all tests of a package. The zero value is ready to use.
+type Shared struct {
+	// Options are those of the control plane; nil means the defaults.
+	Options func() (controlplane.Options, error)
+	// Prepare installs what all tests share, if it is not nil. Its result ends that before the control plane stops.
+	Prepare func(context.Context, *controlplane.ControlPlane) (end func() error, err error)
+
+	once  sync.Once
+	plane *controlplane.ControlPlane
+	end   func() error
+	err   error
+}
+
+// Main runs the tests of a package, and then stops the control plane. TestMain exits with the code that it returns.
+func (s *Shared) Main(m *testing.M) int {
+	log.SetLogger(logr.Discard())
+	if err := inParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := s.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the control plane:", err)
+		return 1
+	}
+	return code
+}
+
+// Start returns the control plane of the package; the first test that needs it starts it. It skips the test in short runs.
+func (s *Shared) Start(t testing.TB) *controlplane.ControlPlane {
+	t.Helper()
+	Skip(t)
+	s.once.Do(func() { s.err = s.start(context.Background()) }) // it lives longer than this test
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.plane
+}
+
+func (s *Shared) start(ctx context.Context) (err error) {
+	options := controlplane.Options{}
+	if s.Options != nil {
+		if options, err = s.Options(); err != nil {
+			return err
+		}
+	}
+	if s.plane, err = controlplane.Start(ctx, options); err != nil || s.Prepare == nil {
+		return err
+	}
+	s.end, err = s.Prepare(ctx, s.plane)
+	return err
+}
+
+func (s *Shared) stop() (err error) {
+	if s.end != nil {
+		err = s.end()
+	}
+	if s.plane != nil {
+		err = errors.Join(err, s.plane.Stop())
+	}
+	return err
 }

@@ -23,15 +23,16 @@ import (
 
 // TestFailures carries rollouts out while parts of KubeVirt fail.
 func TestFailures(t *testing.T) {
-	f := newFixture(t)
-	t.Run("restart fails for some time", f.restartFails)
-	t.Run("restart fails until the timeout", f.restartFailsForever)
-	t.Run("guest agent", f.agent)
-	t.Run("own migration fails", f.ownMigrationFails)
-	t.Run("instance fails after its restart", f.instanceFails)
-	t.Run("node gone", f.nodeGone)
-	t.Run("policies", f.underPolicies)
-	t.Run("policy about restarts", f.underPolicyAboutRestarts)
+	t.Parallel()
+	inParallel(t, []scenario{
+		{"restart fails for some time", (*fixture).restartFails},
+		{"restart fails until the timeout", (*fixture).restartFailsForever},
+		{"guest agent", (*fixture).agent},
+		{"own migration fails", (*fixture).ownMigrationFails},
+		{"instance fails after its restart", (*fixture).instanceFails},
+		{"node gone", (*fixture).nodeGone},
+		{"policies", (*fixture).underPolicies},
+	})
 }
 
 // restartsOf counts the calls of the subresource restart.
@@ -134,7 +135,7 @@ func (f *fixture) ownMigrationFails(t *testing.T) {
 	f.drive(t, controller, r, removed)
 	exactly(t, w, 0)
 	created := 0
-	for _, write := range c.Writes() {
+	for _, write := range c.Accepted() {
 		if strings.HasPrefix(write, "POST ") && strings.HasSuffix(write, "/virtualmachineinstancemigrations") {
 			created++
 		}
@@ -229,7 +230,6 @@ func (f *fixture) enforce(t *testing.T, name, spec string) {
 		t.Fatalf("%v", problems)
 	}
 	f.policies = policies.NewSet("virtward-system", compiled)
-	t.Cleanup(func() { f.policies = nil })
 }
 
 // underPolicies: a policy denies the change of one virtual machine, so none is changed; unless those are skipped.
@@ -266,13 +266,11 @@ func (f *fixture) underPolicies(t *testing.T) {
 	}
 }
 
-// underPolicyAboutRestarts: the policy reads what the change needs, and the requester.
+// underPolicyAboutRestarts: KubeVirt migrates, and the policy reads what the change needs, and the requester.
 func (f *fixture) underPolicyAboutRestarts(t *testing.T) {
 	f.namespace(t, "restartless", 2)
 	f.enforce(t, "no-restarts", `{title: No restarts by admins, enforcement: Deny, validations: [
 		{expression: "request.userInfo.username != 'admin' || rollout.restart.size() == 0", message: restarts need another user}]}`)
-	f.methods(t, kubevirtv1.WorkloadUpdateMethodLiveMigrate)
-	defer f.methods(t)
 	w := f.watch(t, "restartless")
 	c := &kills.Connection{Left: -1}
 	controller := f.controller(t, c)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,26 +26,41 @@ import (
 
 // TestRollouts carries rollouts out on a real API server, whatever happens meanwhile.
 func TestRollouts(t *testing.T) {
+	t.Parallel()
+	inParallel(t, []scenario{
+		{"killed at each write", func(f *fixture, t *testing.T) { f.killed(t, "killed", 2, 1) }},
+		{"killed at each of parallel writes", func(f *fixture, t *testing.T) { f.killed(t, "parallel", 3, 3) }},
+		{"restart", (*fixture).restarts},
+		{"own migrations", (*fixture).ownMigrations},
+		{"failing machine", (*fixture).failing},
+		{"canary", (*fixture).canary},
+		{"window", (*fixture).window},
+		{"owners", (*fixture).owners},
+		{"two rollouts", (*fixture).two},
+		{"denied", (*fixture).denied},
+		{"dry run", (*fixture).dryRun},
+		{"budget", (*fixture).budget},
+		{"run strategies", (*fixture).strategies},
+		{"what is pending", (*fixture).pending},
+		{"rights", (*fixture).rights},
+		{"unguarded", (*fixture).unguarded},
+		{"invalid", (*fixture).invalid},
+		{"time to live", (*fixture).timeToLive},
+	})
+}
+
+// TestKubeVirtMigrates carries rollouts out while KubeVirt itself migrates running VMs: a setting of the cluster, so no other test
+// runs beside these cases.
+func TestKubeVirtMigrates(t *testing.T) {
 	f := newFixture(t)
-	t.Run("restart", f.restarts)
-	t.Run("killed at each write", func(t *testing.T) { f.killed(t, "killed", 2, 1) })
-	t.Run("killed at each of parallel writes", func(t *testing.T) { f.killed(t, "parallel", 3, 3) })
-	t.Run("KubeVirt migrates", f.migratedByKubeVirt)
-	t.Run("own migrations", f.ownMigrations)
-	t.Run("failing machine", f.failing)
-	t.Run("canary", f.canary)
-	t.Run("window", f.window)
-	t.Run("owners", f.owners)
-	t.Run("two rollouts", f.two)
-	t.Run("denied", f.denied)
-	t.Run("dry run", f.dryRun)
-	t.Run("budget", f.budget)
-	t.Run("run strategies", f.strategies)
-	t.Run("what is pending", f.pending)
-	t.Run("rights", f.rights)
-	t.Run("unguarded", f.unguarded)
-	t.Run("invalid", f.invalid)
-	t.Run("time to live", f.timeToLive)
+	f.methods(t, kubevirtv1.WorkloadUpdateMethodLiveMigrate)
+	defer f.methods(t)
+	t.Run("cases", func(t *testing.T) {
+		inParallel(t, []scenario{
+			{"a change that migrates", (*fixture).migratedByKubeVirt},
+			{"a policy about restarts", (*fixture).underPolicyAboutRestarts},
+		})
+	})
 }
 
 // exactly fails the test unless each of the virtual machines was restarted a number of times.
@@ -67,8 +83,8 @@ func (f *fixture) restarts(t *testing.T) {
 	if worst := w.worst(6); worst > 2 || worst == 0 {
 		t.Errorf("%d were unavailable", worst)
 	}
-	if r.Status.Counts.Done != 6 || r.Status.Progress != "6/6" || count(c) > 3*6 {
-		t.Errorf("%+v after %d writes", r.Status, count(c))
+	if r.Status.Counts.Done != 6 || r.Status.Progress != "6/6" || accepted(c) > 3*6 {
+		t.Errorf("%+v after %d writes", r.Status, accepted(c))
 	}
 	vms := &kubevirtv1.VirtualMachineList{}
 	must(t, f.Client().List(t.Context(), vms, client.InNamespace("restarts")))
@@ -85,11 +101,11 @@ func (f *fixture) killed(t *testing.T, namespace string, machines int, limit int
 	f.namespace(t, namespace, machines)
 	uninterrupted := &kills.Connection{Left: -1}
 	f.until(t, f.controller(t, uninterrupted), f.rollout(t, namespace, "count", patch(needsRestart, 100), atOnce(limit)), v1alpha1.PhaseComplete)
-	writes := len(uninterrupted.Writes())
+	writes := len(uninterrupted.Accepted())
 	if accepted(uninterrupted) != 2*machines {
 		t.Fatalf("writes: %q", uninterrupted.Writes())
 	}
-	t.Logf("a rollout over %d virtual machines has %d writes, %d of them to the virtual machines", machines, writes, count(uninterrupted))
+	t.Logf("a rollout over %d virtual machines has %d writes, %d of them to the virtual machines", machines, writes, accepted(uninterrupted))
 	turn := 0
 	for at := range writes {
 		for _, lost := range []bool{false, true} {
@@ -113,8 +129,6 @@ func (f *fixture) killed(t *testing.T, namespace string, machines int, limit int
 
 func (f *fixture) migratedByKubeVirt(t *testing.T) {
 	f.namespace(t, "sockets", 6)
-	f.methods(t, kubevirtv1.WorkloadUpdateMethodLiveMigrate)
-	defer f.methods(t)
 	w := f.watch(t, "sockets")
 	r := f.rollout(t, "sockets", "sockets", patch(needsMigration, 2))
 	c := &kills.Connection{Left: -1}
@@ -161,8 +175,8 @@ func (f *fixture) ownMigrations(t *testing.T) {
 			t.Errorf("%s was not migrated: %+v", vmis.Items[i].Name, state)
 		}
 	}
-	if count(c) > 3*4 {
-		t.Errorf("%d writes", count(c))
+	if accepted(c) > 3*4 {
+		t.Errorf("%d writes", accepted(c))
 	}
 }
 
@@ -390,9 +404,13 @@ func (f *fixture) strategies(t *testing.T) {
 func (f *fixture) start(t *testing.T, namespace, name string) error {
 	t.Helper()
 	vm := &kubevirtv1.VirtualMachine{}
-	must(t, f.Client().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, vm))
-	vm.Status.StateChangeRequests = []kubevirtv1.VirtualMachineStateChangeRequest{{Action: kubevirtv1.StartRequest}}
-	return f.Client().Status().Update(t.Context(), vm)
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := f.Client().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, vm); err != nil {
+			return err
+		}
+		vm.Status.StateChangeRequests = []kubevirtv1.VirtualMachineStateChangeRequest{{Action: kubevirtv1.StartRequest}}
+		return f.Client().Status().Update(t.Context(), vm)
+	})
 }
 
 // pending: a rollout without a patch takes what is pending, and leaves the others.
@@ -477,7 +495,10 @@ func (f *fixture) timeToLive(t *testing.T) {
 }
 
 // TestFleet restarts 60 virtual machines, five at a time: never more than five are unavailable.
-func TestFleet(t *testing.T) { fleet(t, 60) }
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	fleet(t, 60)
+}
 
 // TestSoakFleet is TestFleet with 200 virtual machines.
 func TestSoakFleet(t *testing.T) {

@@ -11,8 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
-	"github.com/virtward/virtward/test/controlplane"
-	"github.com/virtward/virtward/test/planes"
 )
 
 const whole = `
@@ -34,9 +32,8 @@ ttlSecondsAfterFinished: 600
 
 // TestSchema: what the definition accepts can be read, and what it rejects names the field.
 func TestSchema(t *testing.T) {
-	plane := planes.Start(t, controlplane.Options{})
-	must(t, plane.InstallVirtwardCRDs(t.Context()))
-
+	t.Parallel()
+	plane := shared.Start(t)
 	create := func(t *testing.T, spec string) error {
 		t.Helper()
 		object := &unstructured.Unstructured{Object: map[string]any{}}

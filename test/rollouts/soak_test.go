@@ -3,7 +3,6 @@ package rollouts
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,13 +11,11 @@ import (
 	"testing"
 	"time"
 
-	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/planes"
-	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/test/soak"
 )
 
@@ -41,12 +38,10 @@ func TestSoakRollout(t *testing.T) {
 		must(t, err)
 	}
 	plane := planes.Start(t, controlplane.Options{Audit: true})
-	var err error
 	f := &fixture{ControlPlane: plane, clock: &shifted{}}
-	f.kubevirt, err = simulators.InstallKubeVirt(t.Context(), plane, kubevirtv1.KubeVirtConfiguration{}, nil)
+	end, err := simulate(t.Context(), plane)
 	must(t, err)
-	t.Cleanup(func() { must(t, f.kubevirt.Stop(context.Background())) })
-	f.kubevirt.API.KeepNoRecord()
+	t.Cleanup(func() { must(t, end()) })
 	_, err = plane.InstallVirtward(t.Context(), nil, controlplane.Workload{})
 	must(t, err)
 	f.namespace(t, "soak", machines)

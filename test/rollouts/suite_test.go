@@ -5,6 +5,8 @@ package rollouts
 import (
 	"context"
 	"fmt"
+	"maps"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -22,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/rollout"
 	"github.com/virtward/virtward/effective"
@@ -29,6 +33,7 @@ import (
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/kills"
@@ -83,12 +88,26 @@ func (s *shifted) add(d time.Duration) {
 	s.ahead += d
 }
 
-// fixture is a cluster with a simulated KubeVirt.
+// shared is the control plane of all tests, with a simulated KubeVirt.
+var shared = planes.Shared{Options: planes.WithKinds(), Prepare: simulate}
+
+func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
+
+// simulate starts a simulated KubeVirt, and returns its end.
+func simulate(ctx context.Context, plane *controlplane.ControlPlane) (end func() error, err error) {
+	kubevirt, err := simulators.InstallKubeVirt(ctx, plane, kubevirtv1.KubeVirtConfiguration{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	kubevirt.API.KeepNoRecord()
+	return func() error { return kubevirt.Stop(context.Background()) }, nil
+}
+
+// fixture is what a case has for itself on the cluster: its clock, its policies and its events.
 type fixture struct {
 	*controlplane.ControlPlane
 
-	kubevirt *simulators.KubeVirt
-	clock    *shifted
+	clock *shifted
 	// policies are those of the controllers that are created.
 	policies *policies.Set
 	// events are those of the rollouts.
@@ -98,15 +117,25 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	plane := planes.Start(t, controlplane.Options{})
-	must(t, plane.InstallVirtwardCRDs(t.Context()))
-	var err error
-	f := &fixture{ControlPlane: plane, clock: &shifted{}}
-	f.kubevirt, err = simulators.InstallKubeVirt(t.Context(), plane, kubevirtv1.KubeVirtConfiguration{}, nil)
-	must(t, err)
-	t.Cleanup(func() { must(t, f.kubevirt.Stop(context.Background())) })
-	f.kubevirt.API.KeepNoRecord()
-	return f
+	return &fixture{ControlPlane: shared.Start(t), clock: &shifted{}}
+}
+
+// scenario is a case in a namespace of its own.
+type scenario struct {
+	name string
+	run  func(*fixture, *testing.T)
+}
+
+// inParallel runs cases in parallel, each with a fixture of its own.
+func inParallel(t *testing.T, cases []scenario) {
+	t.Helper()
+	shared.Start(t)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(newFixture(t), t)
+		})
+	}
 }
 
 // methods sets how KubeVirt moves running VMs.
@@ -140,10 +169,10 @@ func (f *fixture) controller(t testing.TB, c *kills.Connection) *rollout.Reconci
 		Evaluator:  evaluator.New(effective.NewPipeline(registry), objects, &evaluator.Live{GetFacts: func() *platform.Facts { return facts }, GetPolicies: func() *policies.Set { return active }}),
 		Authorizer: rollout.Reviews{Client: direct}, Restarter: rollout.Subresources{Client: typed.CoreV1().RESTClient()},
 		Ready: func() error { return nil },
-		Tell: func(r *v1alpha1.VirtualMachineRollout, _, reason, message string) {
+		Tell: func(r *v1alpha1.VirtualMachineRollout, e events.Event) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.events = append(f.events, r.Name+" "+reason+": "+message)
+			f.events = append(f.events, r.Name+" "+e.Reason+": "+e.Message)
 		},
 	})
 }
@@ -301,7 +330,13 @@ func of(r *v1alpha1.VirtualMachineRollout, name string) (v1alpha1.State, string)
 
 // witness watches the instances of a namespace.
 type witness struct {
+	// list reads the instances of this moment.
+	list func() *kubevirtv1.VirtualMachineInstanceList
+	t    testing.TB
+
 	mu sync.Mutex
+	// versions are the versions of the instances that it has seen last, by their UIDs.
+	versions map[types.UID]string
 	// seen are the UIDs of the instances of each virtual machine, and available those that are ready.
 	seen      map[string]map[string]bool
 	available map[string]bool
@@ -313,9 +348,13 @@ func (f *fixture) watch(t testing.TB, namespace string) *witness {
 	t.Helper()
 	watching, err := client.NewWithWatch(f.Config(), client.Options{Scheme: f.Client().Scheme()})
 	must(t, err)
-	list := &kubevirtv1.VirtualMachineInstanceList{}
-	must(t, watching.List(t.Context(), list, client.InNamespace(namespace)))
-	w := &witness{seen: map[string]map[string]bool{}, available: map[string]bool{}}
+	w := &witness{t: t, versions: map[types.UID]string{}, seen: map[string]map[string]bool{}, available: map[string]bool{}}
+	w.list = func() *kubevirtv1.VirtualMachineInstanceList {
+		list := &kubevirtv1.VirtualMachineInstanceList{}
+		must(t, watching.List(t.Context(), list, client.InNamespace(namespace)))
+		return list
+	}
+	list := w.list()
 	for i := range list.Items {
 		w.see(&list.Items[i], false)
 	}
@@ -340,6 +379,9 @@ func (w *witness) see(vmi *kubevirtv1.VirtualMachineInstance, deleted bool) {
 		w.seen[vmi.Name] = map[string]bool{}
 	}
 	w.seen[vmi.Name][string(vmi.UID)] = true
+	if w.versions[vmi.UID] = vmi.ResourceVersion; deleted {
+		delete(w.versions, vmi.UID)
+	}
 	if deleted || !isReady(vmi) {
 		delete(w.available, vmi.Name)
 	} else {
@@ -348,8 +390,28 @@ func (w *witness) see(vmi *kubevirtv1.VirtualMachineInstance, deleted bool) {
 	w.least = min(w.least, len(w.available))
 }
 
+// catchUp waits until the watch has told all that has happened.
+func (w *witness) catchUp() {
+	w.t.Helper()
+	await.Until(w.t, func() error {
+		versions := map[types.UID]string{}
+		list := w.list()
+		for i := range list.Items {
+			versions[list.Items[i].UID] = list.Items[i].ResourceVersion
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !maps.Equal(versions, w.versions) {
+			return fmt.Errorf("the instances are %v, and the watch has told of %v", versions, w.versions)
+		}
+		return nil
+	})
+}
+
 // worst is the largest number of unavailable virtual machines of a total at any time.
 func (w *witness) worst(total int) int {
+	w.t.Helper()
+	w.catchUp()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return total - w.least
@@ -357,6 +419,8 @@ func (w *witness) worst(total int) int {
 
 // restarts counts the instances after the first of each virtual machine.
 func (w *witness) restarts() map[string]int {
+	w.t.Helper()
+	w.catchUp()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	counts := map[string]int{}

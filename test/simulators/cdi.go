@@ -25,8 +25,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/conformance/imports"
 	"github.com/virtward/virtward/test/controlplane"
-	"github.com/virtward/virtward/test/simulators/imports"
 	"github.com/virtward/virtward/test/simulators/uploads"
 )
 
@@ -89,6 +89,21 @@ func (s *CDI) Stop(ctx context.Context) error {
 		proxy.Close()
 	}
 	return errors.Join(client.IgnoreNotFound(s.controlPlane.Client().Delete(ctx, hook)), s.server.Close(), s.background.Stop())
+}
+
+// MarkCDIDeployed creates the resource of CDI's operator, with the status that it has once CDI runs. It has no status subresource.
+func MarkCDIDeployed(ctx context.Context, writer client.Client) error {
+	const version = "v1.65.0"
+	resource := &unstructured.Unstructured{Object: map[string]any{
+		"spec":   map[string]any{},
+		"status": map[string]any{"phase": "Deployed", "operatorVersion": version, "targetVersion": version, "observedVersion": version},
+	}}
+	resource.SetGroupVersionKind(cdiv1beta1.SchemeGroupVersion.WithKind("CDI"))
+	resource.SetName("cdi")
+	if err := writer.Create(ctx, resource); client.IgnoreAlreadyExists(err) != nil {
+		return fmt.Errorf("creating the resource of CDI: %w", err)
+	}
+	return nil
 }
 
 func ensureCDIAccount(ctx context.Context, c *controlplane.ControlPlane) error {

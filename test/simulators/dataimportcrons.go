@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
-	"github.com/virtward/virtward/test/simulators/imports"
+	"github.com/virtward/virtward/conformance/imports"
 )
 
 // Importer simulates CDI's controllers of DataImportCrons and DataSources in one namespace, as package imports models them.

@@ -1,11 +1,16 @@
 package simulators
 
 import (
+	"encoding/json"
+	"strings"
+
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/api/apikinds"
 )
 
 // hook is one of virt-api's webhooks.
@@ -24,6 +29,25 @@ func pure(answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionRespo
 	}
 }
 
+// schemaFirst rejects an object that lacks what its schema requires, as virt-api does before it decodes the object: the Go types
+// would fill it with zero values.
+func schemaFirst(kind apikinds.Resource, answer func(*VirtAPI, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) func(*VirtAPI, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	return func(v *VirtAPI, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		object := map[string]any{}
+		if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
+			return reject(err.Error())
+		}
+		schema, err := v.schemas.For(kind.GroupVersionKind)
+		if err != nil {
+			return reject(err.Error())
+		}
+		if missing := schema.Missing(object); len(missing) > 0 {
+			return reject(strings.Join(missing, " in body is required, ") + " in body is required")
+		}
+		return answer(v, request)
+	}
+}
+
 var (
 	onCreate         = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 	onUpdate         = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
@@ -31,8 +55,8 @@ var (
 )
 
 var mutators = []hook{
-	{"virtualmachines-mutator.kubevirt.io", "virtualmachines", onCreateOrUpdate, "/virtualmachines-mutate", pure(mutateVM)},
-	{"virtualmachineinstances-mutator.kubevirt.io", "virtualmachineinstances", onCreateOrUpdate, "/virtualmachineinstances-mutate", (*VirtAPI).mutateVMI},
+	{"virtualmachines-mutator.kubevirt.io", "virtualmachines", onCreateOrUpdate, "/virtualmachines-mutate", schemaFirst(apikinds.VirtualMachines, pure(mutateVM))},
+	{"virtualmachineinstances-mutator.kubevirt.io", "virtualmachineinstances", onCreateOrUpdate, "/virtualmachineinstances-mutate", schemaFirst(apikinds.VirtualMachineInstances, (*VirtAPI).mutateVMI)},
 }
 
 var validators = []hook{

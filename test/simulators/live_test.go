@@ -24,11 +24,7 @@ import (
 )
 
 func TestLiveUpdates(t *testing.T) {
-	c, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Stop() })
+	c := pool.Take(t)
 	kubevirt, err := InstallKubeVirt(t.Context(), c, kubevirtv1.KubeVirtConfiguration{}, nil)
 	if err != nil {
 		t.Fatal(err)

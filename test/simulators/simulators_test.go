@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,20 +21,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
+// pool has one control plane: there is one KubeVirt in a cluster.
+var pool planes.Pool
+
+func TestMain(m *testing.M) { os.Exit(pool.Main(m)) }
+
 func TestKubeVirt(t *testing.T) {
-	c, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Stop() })
+	c := pool.Take(t)
 	kubevirt, err := InstallKubeVirt(t.Context(), c, kubevirtv1.KubeVirtConfiguration{CPUModel: "host-model"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +46,7 @@ func TestKubeVirt(t *testing.T) {
 	t.Run("a VM that is to run gets a VMI", func(t *testing.T) { testRun(t, c, kubevirt) })
 	t.Run("a VM whose VMI cannot be made says why, and is tried again", func(t *testing.T) { testFailure(t, c) })
 	t.Run("a mutator that sorts first is called again after virt-api", func(t *testing.T) { testReinvocation(t, c, kubevirt) })
+	t.Run("an object without a required field is rejected", func(t *testing.T) { testRequired(t, c) })
 	t.Run("a VM that is halted loses its VMI", func(t *testing.T) { testHalt(t, c) })
 	t.Run("a deleted VM goes with its VMI", func(t *testing.T) { testDelete(t, c) })
 	t.Run("a VMI applied by a user runs", func(t *testing.T) { testBareVMI(t, c, kubevirt) })
@@ -59,6 +64,24 @@ func machine(name string, strategy kubevirtv1.VirtualMachineRunStrategy) *kubevi
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
 			},
 		},
+	}
+}
+
+// testRequired: the definitions require devices, and a mutating webhook of KubeVirt must not fill them before they are validated.
+func testRequired(t *testing.T, c *controlplane.ControlPlane) {
+	for kind, spec := range map[string]map[string]any{
+		"VirtualMachine":         {"runStrategy": "Halted", "template": map[string]any{"spec": map[string]any{"domain": map[string]any{}}}},
+		"VirtualMachineInstance": {"domain": map[string]any{}},
+	} {
+		object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+		object.SetAPIVersion("kubevirt.io/v1")
+		object.SetKind(kind)
+		object.SetNamespace("default")
+		object.SetName("no-devices")
+		err := c.Client().Create(t.Context(), object)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.domain.devices in body is required") && !strings.Contains(err.Error(), "spec.template.spec.domain.devices in body is required") {
+			t.Errorf("%s without devices: %v", kind, err)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/virtward/virtward/api/claims"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -167,6 +168,22 @@ func (r *snapshotReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	return again, client.IgnoreNotFound(r.client.Status().Patch(ctx, snapshot, client.MergeFrom(base)))
 }
 
+// indications are what KubeVirt notes about a VM that runs.
+func indications(vm *kubevirtv1.VirtualMachine) []snapshotv1beta1.SourceIndication {
+	if !vm.Status.Created {
+		return nil
+	}
+	agent := snapshotv1beta1.VMSnapshotNoGuestAgentIndication
+	for _, c := range vm.Status.Conditions {
+		if string(c.Type) == string(kubevirtv1.VirtualMachineInstanceAgentConnected) && c.Status == corev1.ConditionTrue {
+			agent = snapshotv1beta1.VMSnapshotGuestAgentIndication
+		}
+	}
+	return []snapshotv1beta1.SourceIndication{
+		{Indication: snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, Message: "the VM runs"}, {Indication: agent, Message: "whether the guest agent froze the file systems"},
+	}
+}
+
 // complete makes the content, and then marks both as ready.
 func (r *snapshotReconciler) complete(ctx context.Context, snapshot *snapshotv1beta1.VirtualMachineSnapshot, vm *kubevirtv1.VirtualMachine) error {
 	content := &snapshotv1beta1.VirtualMachineSnapshotContent{
@@ -177,6 +194,7 @@ func (r *snapshotReconciler) complete(ctx context.Context, snapshot *snapshotv1b
 		},
 	}
 	content.Spec.Source.VirtualMachine.ManagedFields = nil
+	snapshot.Status.SourceIndications = indications(vm)
 	included, excluded := r.backups(ctx, snapshot, vm, content)
 	err := r.client.Create(ctx, content)
 	if apierrors.IsAlreadyExists(err) {
@@ -205,15 +223,7 @@ func (r *snapshotReconciler) complete(ctx context.Context, snapshot *snapshotv1b
 // backups adds the volumes of a VirtualMachine to the content of its snapshot.
 func (r *snapshotReconciler) backups(ctx context.Context, snapshot *snapshotv1beta1.VirtualMachineSnapshot, vm *kubevirtv1.VirtualMachine, content *snapshotv1beta1.VirtualMachineSnapshotContent) (included, excluded []string) {
 	for _, v := range vm.Spec.Template.Spec.Volumes {
-		name := ""
-		switch {
-		case v.DataVolume != nil:
-			name = v.DataVolume.Name
-		case v.PersistentVolumeClaim != nil:
-			name = v.PersistentVolumeClaim.ClaimName
-		case v.MemoryDump != nil:
-			name = v.MemoryDump.ClaimName
-		}
+		name := claims.OfVolume(&v)
 		claim := &corev1.PersistentVolumeClaim{}
 		if name == "" || r.live.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: name}, claim) != nil ||
 			claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName == NoSnapshots {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/schemas"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -55,6 +56,8 @@ type VirtAPI struct {
 	// account is a client with the permissions of virt-api.
 	account client.Client
 	port    int
+	// schemas are those of the newest KubeVirt.
+	schemas *schemas.Embedded
 
 	mu         sync.Mutex
 	calls      []Call
@@ -84,7 +87,7 @@ func StartVirtAPI(ctx context.Context, c *controlplane.ControlPlane) (*VirtAPI, 
 	if err != nil {
 		return nil, err
 	}
-	v := &VirtAPI{controlPlane: c, port: port, account: account}
+	v := &VirtAPI{controlPlane: c, port: port, account: account, schemas: schemas.NewEmbedded(schemas.Newest())}
 	if err := v.serve(certificate); err != nil {
 		return nil, err
 	}

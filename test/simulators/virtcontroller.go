@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -38,6 +39,8 @@ type VirtController struct {
 	done  chan error
 	log   *os.File
 	pacer *pacer
+	// volumes is true after CreateVolumes.
+	volumes *atomic.Bool
 }
 
 // StartVirtController runs the simulation under KubeVirt's own service accounts, until Stop. A nil
@@ -85,12 +88,12 @@ func StartVirtController(ctx context.Context, c *controlplane.ControlPlane, expa
 	if err != nil {
 		return nil, err
 	}
-	pacer := newPacer()
+	pacer, volumes := newPacer(), &atomic.Bool{}
 	err = errors.Join(
 		indexMigrations(ctx, manager),
 		ctrl.NewControllerManagedBy(manager).For(&kubevirtv1.VirtualMachine{}).Owns(&kubevirtv1.VirtualMachineInstance{}).
 			Complete(&vmReconciler{
-				client: manager.GetClient(), live: manager.GetAPIReader(), expand: expand, starts: newStarts(manager.GetAPIReader()),
+				client: manager.GetClient(), live: manager.GetAPIReader(), expand: expand, starts: newStarts(manager.GetAPIReader()), volumes: volumes,
 				events: events.NewRecorder(scheme, corev1.EventSource{Component: "virtualmachine-controller"}),
 			}),
 		ctrl.NewControllerManagedBy(manager).For(&kubevirtv1.VirtualMachineInstance{}).
@@ -105,7 +108,7 @@ func StartVirtController(ctx context.Context, c *controlplane.ControlPlane, expa
 		return nil, fmt.Errorf("simulating virt-controller: %w", err)
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	v := &VirtController{stop: stop, done: make(chan error, 1), log: log, pacer: pacer}
+	v := &VirtController{stop: stop, done: make(chan error, 1), log: log, pacer: pacer, volumes: volumes}
 	go func() {
 		defer events.Shutdown()
 		v.done <- manager.Start(background)
@@ -134,6 +137,8 @@ type vmReconciler struct {
 	expand Expand
 	starts *starts
 	events record.EventRecorder
+	// volumes is true after CreateVolumes.
+	volumes *atomic.Bool
 }
 
 // Reconcile creates, updates or deletes the VMI of one VM.
@@ -192,6 +197,9 @@ func (r *vmReconciler) converge(ctx context.Context, vm *kubevirtv1.VirtualMachi
 	}
 	strategy, err := vm.RunStrategy()
 	if err != nil {
+		return vmi, err
+	}
+	if err := r.createVolumes(ctx, vm); err != nil {
 		return vmi, err
 	}
 	switch next(vm, vmi, strategy) {

@@ -96,6 +96,7 @@ parameters:
 
 // TestApproval approves and revokes templates, and creates VirtualMachines where approval is required.
 func TestApproval(t *testing.T) {
+	t.Parallel()
 	f := start(t, map[string]any{})
 	f.namespaces("catalogue", "private")
 	f.ensure(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -493,6 +494,7 @@ func (f *fixture) otherManager(t *testing.T) {
 
 // TestRequireApproval holds that the setting of the cluster requires approval in every namespace.
 func TestRequireApproval(t *testing.T) {
+	t.Parallel()
 	f := start(t, map[string]any{"requireApproval": true})
 	f.namespaces("catalogue", "private")
 	f.ensure(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "listing", Annotations: map[string]string{v1beta1.TrustedNamespacesAnnotation: "catalogue"}}})

@@ -29,6 +29,7 @@ rules:
 // TestAudit holds that the server's own audit log has the parameters of a request, its user and the digest of the template:
 // kube-apiserver's has not, because it only passes the request on.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	f := prepare(t)
 	f.must(f.EnsureNamespace(t.Context(), controlplane.VirtwardNamespace))
 	f.ensure(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.VirtwardNamespace, Name: "audit"}, Data: map[string]string{"policy.yaml": auditPolicy}})

@@ -29,6 +29,7 @@ parameters: [{name: NAME, required: true}]
 // TestClones holds that create checks whether the VirtualMachine's service account may clone the sources of its volumes, as CDI
 // checks it when the volumes are created.
 func TestClones(t *testing.T) {
+	t.Parallel()
 	f := start(t, map[string]any{})
 	f.namespaces("images", "shop", "catalogue")
 	for name, source := range map[string]cdiv1beta1.DataSourceSource{
@@ -51,18 +52,18 @@ func TestClones(t *testing.T) {
 		f.make("catalogue", name, spec)
 	}
 	create := func(template string) error {
-		return f.into(f.Config(), "catalogue/"+template, "shop", map[string]string{"NAME": template})
+		return f.into(f.Config(), "catalogue/"+template, "shop", map[string]string{"NAME": "vm-" + template})
 	}
 	const missing = `create a RoleBinding in namespace images that allows it to create resource "datavolumes/source" in API group "cdi.kubevirt.io"`
 	for template, denied := range map[string]string{
-		"datasource": "service account default of namespace shop cannot clone persistentvolumeclaims fedora-disk of namespace images for volume datasource; " + missing,
-		"snapshot":   "service account default of namespace shop cannot clone volumesnapshots fedora-snapshot of namespace images for volume snapshot; " + missing,
-		"pvc":        "service account default of namespace shop cannot clone persistentvolumeclaims other of namespace images for volume pvc; " + missing,
-		"account":    "service account runner of namespace shop cannot clone persistentvolumeclaims other of namespace images for volume account; " + missing,
+		"datasource": "service account default of namespace shop cannot clone persistentvolumeclaims fedora-disk of namespace images for volume vm-datasource; " + missing,
+		"snapshot":   "service account default of namespace shop cannot clone volumesnapshots fedora-snapshot of namespace images for volume vm-snapshot; " + missing,
+		"pvc":        "service account default of namespace shop cannot clone persistentvolumeclaims other of namespace images for volume vm-pvc; " + missing,
+		"account":    "service account runner of namespace shop cannot clone persistentvolumeclaims other of namespace images for volume vm-account; " + missing,
 		"empty":      "", "absent": "", "own": "", "http": "",
 	} {
 		err := create(template)
-		if denied == "" && err != nil || denied != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), denied) || f.machine("shop", template) != nil) {
+		if denied == "" && err != nil || denied != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"`+template+`" is forbidden: `+denied) || f.machine("shop", "vm-"+template) != nil) {
 			t.Errorf("%s: %v", template, err)
 		}
 	}

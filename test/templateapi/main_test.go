@@ -1,13 +1,13 @@
 package templateapi
 
 import (
+	"os"
 	"testing"
 
-	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"github.com/virtward/virtward/test/planes"
 )
 
-func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
-	m.Run()
-}
+// pool has two control planes: each test installs the chart, with values of its own.
+var pool = planes.Pool{Size: 2}
+
+func TestMain(m *testing.M) { os.Exit(pool.Main(m)) }

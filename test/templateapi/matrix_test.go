@@ -49,6 +49,7 @@ type matrix struct {
 
 // TestRoles sends each action as each user, with the ClusterRoles and the guards of the chart.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	m := newMatrix(t)
 	all := []string{"viewer", "user", "author", "approver", "tenant", "outsider"}
 	for _, action := range []struct {

@@ -3,6 +3,7 @@ package templateapi
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,12 +21,12 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// requests processes the template all the time, and counts what fails.
+// requests processes the template all the time, and counts what fails. Denied are those of which a replica did not know the user.
 type requests struct {
-	done, failed atomic.Int64
-	last         atomic.Value
-	stop         context.CancelFunc
-	group        sync.WaitGroup
+	done, failed, denied atomic.Int64
+	last                 atomic.Value
+	stop                 context.CancelFunc
+	group                sync.WaitGroup
 }
 
 func (f *fixture) load(clients int) *requests {
@@ -36,6 +37,9 @@ func (f *fixture) load(clients int) *requests {
 			for ctx.Err() == nil {
 				if _, err := f.post(f.Config(), "templates", "fedora", subresources.Process, named("web"), ""); err != nil && ctx.Err() == nil {
 					r.failed.Add(1)
+					if strings.Contains(err.Error(), "system:anonymous") {
+						r.denied.Add(1)
+					}
 					r.last.Store(err.Error())
 				}
 				r.done.Add(1)
@@ -63,13 +67,14 @@ func (r *requests) ends(t *testing.T, most int64) {
 	r.stop()
 	r.group.Wait()
 	t.Logf("%d requests, %d failed", r.done.Load(), r.failed.Load())
-	if r.failed.Load() > most {
-		t.Errorf("%d of %d requests failed, the last: %v", r.failed.Load(), r.done.Load(), r.last.Load())
+	if r.denied.Load() > 0 || r.failed.Load() > most {
+		t.Errorf("%d of %d requests failed, %d of them as anonymous, the last: %v", r.failed.Load(), r.done.Load(), r.denied.Load(), r.last.Load())
 	}
 }
 
 // TestReplicas restarts the two replicas in turn, and replaces the certificate and the CA, while users process templates.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	f := start(t, map[string]any{})
 	f.namespaces("templates")
 	f.template("templates", "fedora")

@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -33,6 +34,7 @@ type fixture struct {
 
 // TestServer serves the API behind a real API server, to users with RBAC rights.
 func TestServer(t *testing.T) {
+	t.Parallel()
 	f := start(t, map[string]any{})
 	f.namespaces("templates", "shop")
 	f.template("templates", "fedora")
@@ -59,15 +61,7 @@ func start(t *testing.T, templates map[string]any) *fixture {
 // prepare starts a control plane without the API.
 func prepare(t *testing.T) *fixture {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = plane.Stop() })
-	return &fixture{plane, t}
+	return &fixture{pool.Take(t), t}
 }
 
 func (f *fixture) must(err error) {
@@ -306,6 +300,13 @@ func (f *fixture) policies(t *testing.T) {
 
 // mutations holds that the cluster's MutatingAdmissionPolicies change the parameters of create.
 func (f *fixture) mutations(t *testing.T) {
+	served, err := f.Client().RESTMapper().KindsFor(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicies"))
+	if err != nil && !meta.IsNoMatchError(err) {
+		t.Fatal(err)
+	}
+	if len(served) == 0 {
+		t.Skip("this version of Kubernetes does not serve MutatingAdmissionPolicies of admissionregistration.k8s.io/v1")
+	}
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "prefixes"}, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},

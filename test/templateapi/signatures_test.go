@@ -24,6 +24,7 @@ import (
 // TestSignatures holds that no approval counts that a user writes while the guard of statuses is missing: as in observe mode
 // of an earlier release, while Virtward is switched off by hand, or while it is not installed.
 func TestSignatures(t *testing.T) {
+	t.Parallel()
 	f := start(t, map[string]any{})
 	f.namespaces("catalogue")
 	f.ensure(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -182,7 +183,7 @@ func (f *fixture) keys() *corev1.Secret {
 	return secret
 }
 
-// change changes the Secret as docs/operations.md says.
+// change changes the Secret as docs/template-api.md says.
 func (f *fixture) change(patch map[string]any) {
 	f.t.Helper()
 	body, err := json.Marshal(patch)

@@ -29,6 +29,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/capture"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/platform"
 	captured "github.com/virtward/virtward/templates/capture"
 	"github.com/virtward/virtward/test/await"
@@ -51,6 +52,7 @@ func TestCaptures(t *testing.T) {
 	t.Run("snapshot deleted midway", f.snapshotLost)
 	t.Run("time to live", f.reaped)
 	t.Run("instancetype", f.instancetype)
+	t.Run("state of the source", f.sourceState)
 	t.Run("API server restarts", f.restarted)
 	t.Run("several captures of one VM", f.several)
 	t.Run("clones need a permission", f.unauthorized)
@@ -75,8 +77,8 @@ func (f *fixture) controller(t testing.TB, c *kills.Connection, deadlines captur
 	objects, err := platform.NewObjects(config)
 	must(t, err)
 	return capture.New(capture.Options{
-		Client: live, Expander: &capture.LiveExpander{Objects: objects, Begin: objects.Begin}, Deadlines: deadlines, Clock: clock.RealClock{},
-		Tell: func(*v1beta1.VirtualMachineTemplateRequest, string, string, string) {},
+		Client: live, Expander: &capture.LiveExpander{Objects: objects}, Deadlines: deadlines, Clock: clock.RealClock{},
+		Tell: func(*v1beta1.VirtualMachineTemplateRequest, events.Event) {},
 	})
 }
 
@@ -144,17 +146,17 @@ func (f *fixture) isNothing(t testing.TB, request *v1beta1.VirtualMachineTemplat
 	})
 }
 
-// writesOf counts the writes of a capture that nothing disturbs.
+// writesOf counts the accepted writes of a capture that nothing disturbs.
 func (f *fixture) writesOf(t testing.TB, vm string) int {
 	t.Helper()
 	request := f.request(t, "count-"+vm, vm)
 	c := &kills.Connection{Left: -1}
 	must(t, f.drive(t, f.controller(t, c, usual), request, f.settled(t, request)))
 	f.isWhole(t, request)
-	if len(c.Writes()) < 9 {
+	if len(c.Accepted()) < 9 {
 		t.Fatalf("writes: %q", c.Writes())
 	}
-	return len(c.Writes())
+	return len(c.Accepted())
 }
 
 // killed kills the controller before and after each write. The next one ends the capture, without duplicates or orphans.
@@ -412,6 +414,48 @@ func (f *fixture) instancetype(t *testing.T) {
 	must(t, f.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "kept"}, template))
 	if !strings.Contains(string(template.Spec.VirtualMachine.Raw), `"instancetype":{"name":"absent"}`) {
 		t.Errorf("the template is %s", template.Spec.VirtualMachine.Raw)
+	}
+}
+
+// sourceState: a source that is not in the required state ends the capture. The template has the state.
+func (f *fixture) sourceState(t *testing.T) {
+	vm := f.machine(t, "stateful", "stateful-root")
+	capture := func(name string, state v1beta1.SourceState) metav1.Condition {
+		t.Helper()
+		request := f.request(t, name, "stateful", func(r *v1beta1.VirtualMachineTemplateRequest) { r.Spec.SourceState = state })
+		c := f.complete(t, request, usual)
+		if c.Status != metav1.ConditionTrue {
+			f.isNothing(t, request)
+			return c
+		}
+		template := &v1beta1.VirtualMachineTemplate{}
+		must(t, f.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: name}, template))
+		c.Reason = template.Annotations[v1beta1.AnnotationSourceState]
+		return c
+	}
+	expect := func(name string, state v1beta1.SourceState, status metav1.ConditionStatus, reason string) {
+		t.Helper()
+		if c := capture(name, state); c.Status != status || c.Reason != reason {
+			t.Errorf("%s: Completed is %s, %s: %s; want %s, %s", name, c.Status, c.Reason, c.Message, status, reason)
+		}
+	}
+	run := func(conditions ...kubevirtv1.VirtualMachineCondition) {
+		t.Helper()
+		must(t, f.Client().Get(t.Context(), client.ObjectKeyFromObject(vm), vm))
+		vm.Status.Created, vm.Status.Conditions = true, conditions
+		must(t, f.Client().Status().Update(t.Context(), vm))
+	}
+	expect("stopped", v1beta1.SourceStopped, metav1.ConditionTrue, "Stopped")
+	run()
+	expect("running", "", metav1.ConditionTrue, "Running")
+	expect("not-stopped", v1beta1.SourceStopped, metav1.ConditionFalse, v1beta1.ReasonSourceNotStopped)
+	expect("not-frozen", v1beta1.SourceQuiesced, metav1.ConditionFalse, v1beta1.ReasonSourceNotQuiesced)
+	run(kubevirtv1.VirtualMachineCondition{Type: kubevirtv1.VirtualMachineConditionType(kubevirtv1.VirtualMachineInstanceAgentConnected), Status: corev1.ConditionTrue})
+	expect("frozen", v1beta1.SourceQuiesced, metav1.ConditionTrue, "Quiesced")
+	request := &v1beta1.VirtualMachineTemplateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "unknown"}}
+	request.Spec = v1beta1.VirtualMachineTemplateRequestSpec{VirtualMachineRef: v1beta1.VirtualMachineReference{Namespace: machines, Name: "stateful"}, SourceState: "Running"}
+	if err := f.Client().Create(t.Context(), request); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `spec.sourceState: Unsupported value: "Running"`) {
+		t.Errorf("a state that cannot be required: %v", err)
 	}
 }
 

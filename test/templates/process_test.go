@@ -72,7 +72,7 @@ func (f *fixture) captures(t *testing.T) {
 		r.Spec.TemplateLabels = map[string]string{"os": "fedora"}
 	})
 	kubectl := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", "kubectl"), "--kubeconfig", f.Kubeconfig(),
-		"wait", "-n", catalogue, "virtualmachinetemplaterequest/golden", "--for", "condition=Completed", "--timeout=20s")
+		"wait", "-n", catalogue, "virtualmachinetemplaterequest/golden", "--for", "condition=Completed", "--timeout=60s")
 	if output, err := kubectl.CombinedOutput(); err != nil || !strings.Contains(string(output), "condition met") {
 		t.Fatalf("kubectl wait: %v\n%s\n%+v", err, output, f.condition(t, request, v1beta1.RequestProgressing))
 	}

@@ -5,6 +5,7 @@ package templates
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,11 @@ const (
 	catalogue = "catalogue"
 )
 
+// pool has one control plane: the cases need it without the chart, or with it.
+var pool planes.Pool
+
+func TestMain(m *testing.M) { os.Exit(pool.Main(m)) }
+
 // fixture is a cluster with simulated KubeVirt and CDI.
 type fixture struct {
 	*controlplane.ControlPlane
@@ -48,7 +54,7 @@ func must(t testing.TB, err error) {
 // newFixture starts the cluster, with the definitions of templates.
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	plane := planes.Start(t, controlplane.Options{})
+	plane := pool.Take(t)
 	var err error
 	f := &fixture{ControlPlane: plane}
 	f.snapshots, err = simulators.StartSnapshots(t.Context(), plane)

@@ -15,19 +15,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/pages"
 	controller "github.com/virtward/virtward/controllers/virtualimages"
+	"github.com/virtward/virtward/controllers/virtualimages/backend"
+	"github.com/virtward/virtward/controllers/virtualimages/cdi"
+	"github.com/virtward/virtward/controllers/virtualimages/copies"
+	"github.com/virtward/virtward/controllers/virtualimages/glance"
+	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/transfers"
+	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/glances"
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/soak"
 	"github.com/virtward/virtward/virtualimages"
-	"github.com/virtward/virtward/virtualimages/backend"
-	"github.com/virtward/virtward/virtualimages/cdi"
-	"github.com/virtward/virtward/virtualimages/copies"
-	"github.com/virtward/virtward/virtualimages/glance"
-	"github.com/virtward/virtward/virtualimages/source"
-	"github.com/virtward/virtward/virtualimages/transfers"
 )
 
 // stored are the lives of images in a fake of Glance, with copies in the cluster.
@@ -53,15 +55,15 @@ func (f *stored) process(t *testing.T, c *kills.Connection) (*controller.Reconci
 	store := glance.New(glance.Options{
 		Client:  glance.NewClient(&gophercloud.ServiceClient{ProviderClient: provider, Endpoint: f.glance.URL + "/", ResourceBase: f.glance.URL + "/v2/"}),
 		Streams: transfers.New[struct{}](ctx, transfers.Limits{Running: 2, Namespace: 2}),
-		Source:  controller.SourceOf(direct, &virtualimages.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}),
+		Source:  controller.SourceOf(direct, &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}),
 	})
 	classes := map[string]backend.Backend{}
 	r := controller.New(controller.Options{
 		Client: direct, Pages: reader, Cluster: "cluster", Classes: classes, Default: "openstack", Limits: controller.Limits{Images: 10, Bytes: 1 << 40, Imports: 4},
-		Settings: settings, Clock: clock.RealClock{}, Tell: func(*v1alpha1.VirtualImage, string, string, string) {},
+		Settings: settings, Clock: clock.RealClock{}, Tell: func(*v1alpha1.VirtualImage, events.Event) {},
 	})
 	volumes := cdi.New(cdi.Options{
-		Client: direct, File: func(ctx context.Context, image *backend.Image) (*source.File, error) {
+		Client: direct, File: func(ctx context.Context, image *backend.Image) (*web.File, error) {
 			return store.File(ctx, image, false)
 		},
 		Probes: transfers.New[cdi.Probe](ctx, transfers.Limits{Running: 2, Namespace: 2}), Timeout: time.Hour, Clock: clock.RealClock{}, Changed: func(string, string) {},
@@ -76,7 +78,7 @@ func (f *stored) process(t *testing.T, c *kills.Connection) (*controller.Reconci
 }
 
 // phase reconciles an image until it is in a state, first with a controller that is killed at a write, then with another one. It
-// returns the number of writes of the first one.
+// returns the number of accepted writes of the first one.
 func (f *stored) phase(t *testing.T, image *v1alpha1.VirtualImage, at int, lost bool, done func(*v1alpha1.VirtualImage) bool) int {
 	t.Helper()
 	key := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: image.Name}}
@@ -101,7 +103,7 @@ func (f *stored) phase(t *testing.T, image *v1alpha1.VirtualImage, at int, lost 
 		}
 		end()
 		if writes < 0 {
-			writes = len(c.Writes())
+			writes = len(c.Accepted())
 		}
 	}
 	return writes
@@ -145,7 +147,7 @@ func TestSoakKilledAtGlance(t *testing.T) {
 }
 
 func killedAtGlance(t *testing.T, every int) {
-	t.Parallel() // each has its own control plane
+	t.Parallel()
 	f := &stored{fixture: bare(t), glance: glances.NewFake(t)}
 	f.url = f.web.serve("disk.qcow2", qcow2(1<<30))
 	began := time.Now()

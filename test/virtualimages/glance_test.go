@@ -137,6 +137,8 @@ type openstack struct {
 	*fixture
 
 	cloud *cloud
+	// nova has the servers and the volumes of the cloud.
+	nova *glances.Users
 	// copied counts the bytes of the last copy that CDI read.
 	mu     sync.Mutex
 	copied []byte
@@ -146,7 +148,7 @@ func startOpenStack(t *testing.T, endpoint string) *openstack {
 	t.Helper()
 	c := newCloud(t, endpoint)
 	k := glances.NewKeystone(t, (*httptest.Server).Start, glances.Endpoint{Region: "one", Interface: "public", URL: c.URL})
-	f := &openstack{cloud: c}
+	f := &openstack{cloud: c, nova: glances.NewUsers(t)}
 	f.fixture = startWith(t, map[string]any{
 		"cloudsSecret": "openstack", "defaultClass": "openstack", "copies": map[string]any{"enabled": true},
 		"classes": map[string]any{
@@ -158,9 +160,9 @@ func startOpenStack(t *testing.T, endpoint string) *openstack {
 		must(t, plane.Client().Create(t.Context(), &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.VirtwardNamespace, Name: "openstack"},
 			StringData: map[string]string{"clouds.yaml": fmt.Sprintf(`clouds:
-  images: {auth_type: none, image_endpoint_override: %q}
+  images: {auth_type: none, image_endpoint_override: %q, compute_endpoint_override: %q, block_storage_endpoint_override: %q}
   locked: {auth: {auth_url: %q, username: virtward, password: wrong-password, project_name: images, user_domain_name: Default, project_domain_name: Default}}
-`, c.URL, k.URL+"/v3")},
+`, c.URL, f.nova.Nova(), f.nova.Cinder(), k.URL+"/v3")},
 		}))
 	})
 	f.cdi.Follow(func(o client.Object) simulators.Verdict {
@@ -228,8 +230,8 @@ func glanceOf(t *testing.T) string {
 }
 
 // TestGlance: images in the glance-api of Debian, or in a fake where that is not installed.
-func TestGlance(t *testing.T) { //nolint:tparallel // its parts follow each other
-	t.Parallel() // each has its own control plane
+func TestGlance(t *testing.T) {
+	t.Parallel()
 	f := startOpenStack(t, glanceOf(t))
 	t.Run("import, copy, use and deletion", f.stores)
 	t.Run("faults", f.faults)
@@ -237,6 +239,7 @@ func TestGlance(t *testing.T) { //nolint:tparallel // its parts follow each othe
 	t.Run("drift", f.drift)
 	t.Run("the limits of the account", f.account)
 	t.Run("uploads", f.noUploads)
+	t.Run("users in OpenStack", f.users)
 	t.Run("an outage", f.outage)
 }
 

@@ -23,8 +23,8 @@ func quantity(text string) *resource.Quantity {
 }
 
 // TestImages: images in the cluster, with the process and the rights of the chart.
-func TestImages(t *testing.T) { //nolint:tparallel // its parts follow each other
-	t.Parallel() // each has its own control plane
+func TestImages(t *testing.T) {
+	t.Parallel()
 	f := start(t, map[string]any{"limits": map[string]any{"imagesPerNamespace": 20, "bytesPerNamespace": "1Ti", "imports": 12}})
 	t.Run("import, use and deletion", f.life)
 	t.Run("faulty sources", f.sources)

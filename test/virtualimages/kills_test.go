@@ -18,15 +18,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/pages"
 	controller "github.com/virtward/virtward/controllers/virtualimages"
+	"github.com/virtward/virtward/controllers/virtualimages/backend"
+	"github.com/virtward/virtward/controllers/virtualimages/cdi"
+	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/transfers"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/soak"
 	"github.com/virtward/virtward/virtualimages"
-	"github.com/virtward/virtward/virtualimages/backend"
-	"github.com/virtward/virtward/virtualimages/cdi"
-	"github.com/virtward/virtward/virtualimages/transfers"
 )
 
 // reconciler is a new controller with the backend of the cluster, with a connection of its own.
@@ -40,12 +42,12 @@ func (f *fixture) reconciler(t *testing.T, c *kills.Connection) *controller.Reco
 	options := controller.Options{
 		Client: direct, Pages: reader, Cluster: "cluster", Classes: map[string]backend.Backend{}, Default: "cluster",
 		Limits: controller.Limits{Bytes: 1 << 40, Imports: 4}, Settings: settings, Clock: clock.RealClock{},
-		Tell: func(*v1alpha1.VirtualImage, string, string, string) {},
+		Tell: func(*v1alpha1.VirtualImage, events.Event) {},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	r := controller.New(options)
-	permitted := &virtualimages.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	permitted := &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	options.Classes["cluster"] = cdi.New(cdi.Options{
 		Client: direct, Source: controller.SourceOf(direct, permitted), Checksums: controller.ChecksumsOf(direct),
 		Probes: transfers.New[cdi.Probe](ctx, transfers.Limits{Running: 2, Namespace: 2}), Timeout: time.Hour, Clock: clock.RealClock{}, Changed: func(string, string) {},
@@ -118,7 +120,7 @@ func TestSoakKilledBetweenWrites(t *testing.T) {
 // before it or after it with its answer lost, and another one goes on. The end is the same, with one volume, and nothing is
 // left over.
 func killedBetweenWrites(t *testing.T, every int) {
-	t.Parallel() // each has its own control plane
+	t.Parallel()
 	f := bare(t)
 	url := f.web.serve("disk.qcow2", qcow2(1<<30))
 	proxy, err := f.cdi.ServeUploads(t.Context())
@@ -133,15 +135,15 @@ func killedBetweenWrites(t *testing.T, every int) {
 	}
 	gone := func(image *v1alpha1.VirtualImage) bool { return image == nil }
 	var want v1alpha1.VirtualImageStatus
-	// phase drives to an end, with a controller that is killed at a write, and another one. It returns the number of writes of
-	// the first one.
+	// phase drives to an end, with a controller that is killed at a write, and another one. It returns the number of accepted
+	// writes of the first one.
 	phase := func(name string, at int, lost bool, done func(*v1alpha1.VirtualImage) bool) int {
 		killed, rest := &kills.Connection{Left: at, Lost: lost}, &kills.Connection{Left: -1}
 		f.drive(t, f.reconciler(t, killed), killed, name, done)
 		if at >= 0 {
 			f.drive(t, f.reconciler(t, rest), rest, name, done)
 		}
-		return len(killed.Writes())
+		return len(killed.Accepted())
 	}
 	lives := 0
 	life := func(importAt, deleteAt int, lost bool) (imports, deletes int) {

@@ -17,16 +17,16 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// metrics: the process has the metrics that the page of operations lists, and no others of its own.
+// metrics: the process has the metrics that the page of metrics lists, and no others of its own.
 func (f *fixture) metrics(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/metrics.md")
 	must(t, err)
 	var listed []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `(virtward_virtual_image[a-z_]*)").FindAllStringSubmatch(string(page), -1) {
 		listed = append(listed, row[1])
 	}
 	slices.Sort(listed)
-	if len(listed) != 7 {
+	if len(listed) != 8 {
 		t.Fatalf("the page lists %v", listed)
 	}
 	f.eventually(t, "metrics", func() error {

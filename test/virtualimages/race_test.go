@@ -2,6 +2,7 @@ package virtualimages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/test/await"
 )
 
 // try is a creation of a virtual machine while its image is deleted.
@@ -64,7 +66,15 @@ func (f *fixture) race(t *testing.T, tries int) {
 	counts := map[string]int{}
 	for i := range all {
 		try := &all[i]
-		gone := removed(try.image.Name)
+		var gone uint64
+		if !kept[try.image.Name] {
+			f.within(t, await.Patience, "the removal of "+try.image.Name, func() error { // the watch tells it later than a list
+				if gone = removed(try.image.Name); gone == 0 {
+					return errors.New("the watch has not noticed it")
+				}
+				return nil
+			})
+		}
 		switch {
 		case try.err != nil && !strings.Contains(try.err.Error(), "virtual-image-deleted"):
 			t.Errorf("%s: %v", try.image.Name, try.err)

@@ -13,8 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
-	"github.com/virtward/virtward/test/controlplane"
-	"github.com/virtward/virtward/test/planes"
 )
 
 func must(t testing.TB, err error) {
@@ -43,7 +41,7 @@ storage: {resources: {requests: {storage: 10Gi}}, storageClassName: fast, access
 
 // TestSchema: what the definition accepts can be read, what it rejects names the field, and nothing can be changed.
 func TestSchema(t *testing.T) {
-	plane := planes.Start(t, controlplane.Options{})
+	plane := pool.Take(t)
 	must(t, plane.InstallVirtwardCRDs(t.Context()))
 
 	object := func(t *testing.T, spec string) *unstructured.Unstructured {

@@ -38,6 +38,11 @@ const (
 // wait is the time for requests that were admitted before a deletion.
 const wait = 3 * time.Second
 
+// pool has two control planes: each test has the chart or its controllers for itself.
+var pool = planes.Pool{Size: 2}
+
+func TestMain(m *testing.M) { os.Exit(pool.Main(m)) }
+
 // fixture is a cluster with CDI's simulator and a web server of images.
 type fixture struct {
 	*controlplane.ControlPlane
@@ -46,13 +51,13 @@ type fixture struct {
 	process *controlplane.Virtward
 	// owner may edit the namespace, and create DataVolumes in it.
 	owner client.Client
-	web   *web
+	web   *files
 	// admission is the time for requests that were admitted before a deletion.
 	admission time.Duration
 }
 
-// web serves files. It counts the requests for each.
-type web struct {
+// files serves files. It counts the requests for each.
+type files struct {
 	*httptest.Server
 
 	mu       sync.Mutex
@@ -60,8 +65,8 @@ type web struct {
 	requests map[string]int
 }
 
-func newWeb(t *testing.T) *web {
-	w := &web{files: map[string][]byte{}, requests: map[string]int{}}
+func newWeb(t *testing.T) *files {
+	w := &files{files: map[string][]byte{}, requests: map[string]int{}}
 	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
 		w.requests[r.URL.Path]++
@@ -81,7 +86,7 @@ func newWeb(t *testing.T) *web {
 }
 
 // serve adds a file, and returns its URL.
-func (w *web) serve(name string, data []byte) string {
+func (w *files) serve(name string, data []byte) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.files["/"+name] = data
@@ -110,7 +115,7 @@ func startWith(t *testing.T, values map[string]any, before func(*controlplane.Co
 // startWaiting starts a controller whose deletions wait a time for requests that were admitted before.
 func startWaiting(t *testing.T, values map[string]any, admission time.Duration, before func(*controlplane.ControlPlane)) *fixture {
 	t.Helper()
-	plane := planes.Start(t, controlplane.Options{})
+	plane := pool.Take(t)
 	f := &fixture{ControlPlane: plane, web: newWeb(t), admission: admission}
 	must(t, plane.EnsureNamespace(t.Context(), namespace))
 	images := map[string]any{"enabled": true, "sources": map[string]any{"networks": []any{"127.0.0.0/8"}}}
@@ -127,7 +132,7 @@ func startWaiting(t *testing.T, values map[string]any, admission time.Duration, 
 // bare is a control plane with CDI's simulator, without a process of Virtward.
 func bare(t *testing.T) *fixture {
 	t.Helper()
-	plane := planes.Start(t, controlplane.Options{})
+	plane := pool.Take(t)
 	must(t, plane.InstallVirtwardCRDs(t.Context()))
 	must(t, plane.EnsureNamespace(t.Context(), namespace))
 	f := &fixture{ControlPlane: plane, web: newWeb(t)}

@@ -28,6 +28,7 @@ import (
 	"github.com/virtward/virtward/cli"
 	plans "github.com/virtward/virtward/virtualimages"
 
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/test/simulators/uploads"
 	"github.com/virtward/virtward/test/soak"
@@ -47,8 +48,11 @@ type called struct {
 	out, errOut string
 }
 
-// call runs kubectl virtward image upload.
+// call runs kubectl virtward image upload. A command that waits for what does not come is interrupted, and its output says what it
+// waits for.
 func (u *uploader) call(ctx context.Context, args ...string) called {
+	ctx, cancel := context.WithTimeout(ctx, 2*await.Patience)
+	defer cancel()
 	var out, errOut bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}
 	code := cli.Run(ctx, "development", append([]string{"kubectl-virtward", "image", "upload", "--kubeconfig", u.kubeconfig, "-n", namespace}, args...), streams)

@@ -1,6 +1,10 @@
 package serving
 
-import "time"
+import (
+	"time"
+
+	"github.com/virtward/virtward/limits/memory"
+)
 
 // Limits bound the connections of one server.
 type Limits struct {
@@ -45,6 +49,11 @@ func CopyLimits() Limits {
 	return Limits{Connections: 64, Unproven: 64, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Streams: 4, WriteWithin: requestTimeout}
 }
 
+// ImportLimits returns the limits of the server of the disks of an import. The importers of CDI have a few connections for each disk.
+func ImportLimits() Limits {
+	return Limits{Connections: 128, Unproven: 32, ProveWithin: 5 * time.Second, HeaderBytes: 8 << 10, WriteWithin: requestTimeout}
+}
+
 // HeadBytes is the size of the beginning of a body that a handler may read without a bound of its own.
 const HeadBytes = 16 << 10
 
@@ -68,9 +77,9 @@ const (
 	headerOverhead = 4 << 10
 )
 
-// WorstCase returns the most memory of the connections at once, in bytes, without the memory of handlers. An unproven
+// bytes returns the most memory of the connections at once, in bytes, without the memory of handlers. An unproven
 // connection has no body: a wrong path is answered before its body is read.
-func (l Limits) WorstCase() int64 {
+func (l Limits) bytes() int64 {
 	header := int64(l.HeaderBytes + headerOverhead)
 	unproven, proven := connectionBytes+header, connectionBytes+header+HeadBytes
 	if l.Streams > 0 {
@@ -80,9 +89,27 @@ func (l Limits) WorstCase() int64 {
 	return int64(l.Unproven)*unproven + int64(l.Connections)*proven
 }
 
-// WorstCase returns the most memory of the connections of all servers of the webhook process at once, in bytes.
-func WorstCase() int64 {
-	return WebhookLimits().WorstCase() + DeletionLimits().WorstCase() + 2*SideLimits().WorstCase() + CountLimits().WorstCase()
+// WorstCase returns the most memory of the connections to the webhooks and to the counts of policies.
+func WorstCase() []memory.Bound {
+	return []memory.Bound{{
+		Name: "serving/connections", Subject: "connections",
+		Bytes:  WebhookLimits().bytes() + DeletionLimits().bytes() + CountLimits().bytes(),
+		Reason: "bounded in number and headers, with the first 16 KiB of a body; idle ones need far less",
+	}}
+}
+
+// WorstCaseOfSides returns the most memory of the connections to the probes and the metrics of a process.
+func WorstCaseOfSides() []memory.Bound {
+	return []memory.Bound{{
+		Name: "serving/sides", Subject: "connections to probes and metrics", Bytes: 2 * SideLimits().bytes(), Reason: "bounded in number and headers, with TLS",
+	}}
+}
+
+// ImportBound is the most memory of the connections to the server of the disks of an import.
+func ImportBound() memory.Bound {
+	return memory.Bound{
+		Name: "serving/imports", Subject: "connections of importers", Bytes: ImportLimits().bytes(), Reason: "bounded in number and headers, with TLS",
+	}
 }
 
 // Timeouts of a request. A handler may set shorter ones.

@@ -21,7 +21,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "virtward_connections",
-			Help: "Open connections, by server (webhook, health, metrics, policy-counts) and whether they have called a valid path (proven, unproven).",
+			Help: "Open connections, by server (webhook, deletions, health, metrics, policy-counts) and whether they have called a valid path (proven, unproven).",
 		}, []string{"server", "state"}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_connections_rejected_total",

@@ -393,12 +393,6 @@ func TestClientsReadTheirFileAgain(t *testing.T) {
 	}
 }
 
-func TestWorstCase(t *testing.T) {
-	if got, most := WorstCase(), int64(82<<20); got > most {
-		t.Errorf("connections may hold %d MiB, and the documentation says %d", got>>20, most>>20)
-	}
-}
-
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

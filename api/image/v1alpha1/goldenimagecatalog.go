@@ -299,6 +299,13 @@ type ImageManifest struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Architectures []string `json:"architectures,omitempty"`
+	// Platforms of the index with a variant, such as arm64/v8. Of these, CDI
+	// imports only arm64/v8.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Variants []string `json:"variants,omitempty"`
 }
 
 // Import is the state of the import of an image, for one architecture.

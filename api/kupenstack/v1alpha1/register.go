@@ -7,6 +7,7 @@ import (
 )
 
 //go:generate ../../../bin/tools/controller-gen object crd:crdVersions=v1,generateEmbeddedObjectMeta=true paths=. output:crd:dir=../../../charts/virtward/definitions
+//go:generate go run ../../gen kupenstack.io ../../../charts/virtward/definitions ../../../docs/api/virtual-image.md
 
 // GroupVersion is the group and the version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "kupenstack.io", Version: "v1alpha1"}

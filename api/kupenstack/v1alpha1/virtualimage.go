@@ -22,8 +22,8 @@ const LabelImage = "kupenstack.io/virtual-image-uid"
 
 // VirtualImage is an image of a disk. Virtward imports it from a URL, or a user
 // uploads it, once.
-// The image cannot be changed, and it is not deleted while virtual machines
-// use it.
+// The image cannot be changed, and it is not deleted while virtual machines, or
+// servers of OpenStack that Virtward may list, use it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -237,10 +237,14 @@ const (
 	ConditionImported = "Imported"
 	// ConditionReady is true when virtual machines can use the image.
 	ConditionReady = "Ready"
-	// ConditionInUse is true when virtual machines use the image.
+	// ConditionInUse is true when virtual machines of the cluster or servers
+	// of OpenStack use the image.
 	ConditionInUse = "InUse"
 	// ConditionDeleting is true when the image is being deleted.
 	ConditionDeleting = "Deleting"
+	// ConditionCloudUsersCounted is true when all users of the image in
+	// OpenStack are counted. Only images that are stored there have it.
+	ConditionCloudUsersCounted = "CloudUsersCounted"
 )
 
 // VirtualImageStatus is the state of an image.
@@ -296,7 +300,7 @@ type VirtualImageStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Imported, Ready, InUse and Deleting.
+	// Imported, Ready, InUse, Deleting, and CloudUsersCounted.
 	//
 	// +optional
 	// +listType=map
@@ -321,10 +325,32 @@ type VirtualImageUsage struct {
 	// +listType=atomic
 	Templates []string `json:"templates,omitempty"`
 
-	// Whether a virtual machine uses the image.
+	// Users of the image in OpenStack, if it is stored there. The condition
+	// CloudUsersCounted says which of them Virtward may list.
+	//
+	// +optional
+	Cloud *VirtualImageCloudUsage `json:"cloud,omitempty"`
+
+	// Whether a virtual machine, or a server of OpenStack, uses the image.
 	//
 	// +optional
 	InUse bool `json:"inUse"`
+}
+
+// VirtualImageCloudUsage has the numbers of the users of an image in OpenStack.
+type VirtualImageCloudUsage struct {
+	// Number of servers that were booted from the image. 1000 stands for 1000
+	// or more. It is absent if Virtward may not list them.
+	//
+	// +optional
+	Servers *int32 `json:"servers,omitempty"`
+
+	// Number of volumes that were made from the image and are attached to
+	// servers. 1000 stands for 1000 or more. It is absent if Virtward may not
+	// list them.
+	//
+	// +optional
+	Volumes *int32 `json:"volumes,omitempty"`
 }
 
 // VirtualImageList is a list of VirtualImages.

@@ -2,7 +2,7 @@
 // settings of rules.
 //
 // It imports no other package of Virtward, and has no logic. `kubectl explain` prints its comments. The
-// functions that copy, the definitions in the chart and docs/policy-reference.md are generated.
+// functions that copy, the definitions in the chart and docs/api/policy.md are generated.
 //
 // +groupName=policy.virtward.io
 // +kubebuilder:object:generate=true

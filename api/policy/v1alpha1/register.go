@@ -8,7 +8,7 @@ import (
 
 //go:generate ../../../bin/tools/controller-gen object crd:crdVersions=v1 paths=. output:crd:dir=../../../charts/virtward/definitions
 //go:generate ../../../bin/tools/controller-gen crd:crdVersions=v1,maxDescLen=0 paths=. output:crd:dir=definitions
-//go:generate go run ./gen ../../../charts/virtward/definitions ../../../docs/policy-reference.md
+//go:generate go run ../../gen policy.virtward.io ../../../charts/virtward/definitions ../../../docs/api/policy.md
 
 // GroupVersion is the group and the version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "policy.virtward.io", Version: "v1alpha1"}

@@ -29,6 +29,7 @@ const MaxPolicyNameLength = 63
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`
 // +kubebuilder:printcolumn:name="Errors",type=integer,JSONPath=`.status.evaluationErrors`
+// +kubebuilder:printcolumn:name="Denied",type=integer,JSONPath=`.status.denials.count`,priority=1
 // +kubebuilder:printcolumn:name="Category",type=string,JSONPath=`.spec.category`,priority=1
 // +kubebuilder:printcolumn:name="Title",type=string,JSONPath=`.spec.title`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -173,13 +174,15 @@ type PolicyMatch struct {
 	// Kinds of objects. For a VirtualMachineTemplate and a VirtualMachinePool,
 	// the policy is evaluated on the virtual machine that they describe.
 	// Without VirtualMachineInstance, the policy is not evaluated again when a
-	// virtual machine starts, although its instancetype can have changed.
+	// virtual machine starts, although its instancetype can have changed. For a
+	// Plugin of KubeVirt, domain is that of a small virtual machine after all
+	// hooks of the Plugin, and there is no vm and no pod.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={VirtualMachine,VirtualMachineInstance}
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=5
 	Kinds []PolicyKind `json:"kinds,omitempty"`
 
 	// Operations. On an update, a pre-existing violation is only a warning. On
@@ -461,7 +464,7 @@ type PolicyException struct {
 
 // PolicyKind is a kind of objects that policies are evaluated on.
 //
-// +kubebuilder:validation:Enum=VirtualMachine;VirtualMachineInstance;VirtualMachineTemplate;VirtualMachinePool
+// +kubebuilder:validation:Enum=VirtualMachine;VirtualMachineInstance;VirtualMachineTemplate;VirtualMachinePool;Plugin
 type PolicyKind string
 
 // The kinds of objects that policies are evaluated on.
@@ -470,6 +473,8 @@ const (
 	PolicyVirtualMachineInstance PolicyKind = "VirtualMachineInstance"
 	PolicyVirtualMachineTemplate PolicyKind = "VirtualMachineTemplate"
 	PolicyVirtualMachinePool     PolicyKind = "VirtualMachinePool"
+	// PolicyPlugin is KubeVirt's kind of hooks, which change the domains of virtual machines.
+	PolicyPlugin PolicyKind = "Plugin"
 )
 
 // PolicyOperation is an operation on an object.
@@ -483,11 +488,6 @@ const (
 	PolicyUpdate PolicyOperation = "UPDATE"
 	PolicyDelete PolicyOperation = "DELETE"
 )
-
-// PolicyArchitecture is an architecture that KubeVirt supports.
-//
-// +kubebuilder:validation:Enum=amd64;arm64;s390x
-type PolicyArchitecture string
 
 // PolicySeverity is the importance of a violation.
 //
@@ -648,6 +648,25 @@ type VirtualMachinePolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Errors []PolicyEvaluationError `json:"errors,omitempty"`
+
+	// Requests that this generation of the policy denied: they violate it, or
+	// it could not be evaluated. Absent if there were none in the last 24
+	// hours.
+	//
+	// +optional
+	Denials *PolicyDenials `json:"denials,omitempty"`
+}
+
+// PolicyDenials are requests that a policy denied.
+type PolicyDenials struct {
+	// Number of requests, with dry runs and each attempt of a controller.
+	Count int64 `json:"count"`
+
+	// Time of the first one.
+	Since metav1.Time `json:"since"`
+
+	// Time of the last one. It is updated at least every 5 minutes.
+	Last metav1.Time `json:"last"`
 }
 
 // PolicyEvaluationError is an expression of a policy that failed.
@@ -778,6 +797,8 @@ const (
 	PolicyReasonNameTaken = "NameTaken"
 	// PolicyReasonRejected means that the API server rejected the exported policy or its binding.
 	PolicyReasonRejected = "Rejected"
+	// PolicyReasonNotObserved means that the exported policy of this generation could not be read or written.
+	PolicyReasonNotObserved = "NotObserved"
 )
 
 // VirtualMachinePolicyList is a list of policies.

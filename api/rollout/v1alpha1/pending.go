@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Pending is the value of AnnotationPending: what a running virtual machine has not got yet.
+// Pending is the value of AnnotationPending: changes that are not applied to a running virtual machine yet.
 type Pending struct {
 	// Generation of the virtual machine that was compared. Another one means that the annotation is behind.
 	Generation int64 `json:"generation"`

@@ -7,6 +7,7 @@ import (
 )
 
 //go:generate ../../../bin/tools/controller-gen object crd:crdVersions=v1 paths=. output:crd:dir=../../../charts/virtward/definitions
+//go:generate go run ../../gen rollout.virtward.io ../../../charts/virtward/definitions ../../../docs/api/rollout.md
 
 // Kind is the kind of this package.
 const Kind = "VirtualMachineRollout"

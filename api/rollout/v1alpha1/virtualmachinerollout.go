@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// VirtualMachineRollout takes a change through the virtual machines of a
-// namespace, step by step. Without a patch, it takes the changes that are
+// VirtualMachineRollout applies a change to the virtual machines of a
+// namespace, step by step. Without a patch, it applies the changes that are
 // pending already.
 //
 // The rollout acts with the permissions of Virtward, but only as far as the
@@ -453,16 +453,27 @@ type VirtualMachineRolloutStatus struct {
 
 // Counts are numbers of selected virtual machines, by state.
 type Counts struct {
-	Total      int32 `json:"total"`
-	Pending    int32 `json:"pending,omitempty"`
-	Waiting    int32 `json:"waiting,omitempty"`
-	Updating   int32 `json:"updating,omitempty"`
-	Migrating  int32 `json:"migrating,omitempty"`
+	// All selected virtual machines.
+	Total int32 `json:"total"`
+	// Their turn has not come.
+	Pending int32 `json:"pending,omitempty"`
+	// They wait for a window, a budget, another rollout, or for something that
+	// blocks the change.
+	Waiting int32 `json:"waiting,omitempty"`
+	// The change is written, and is about to reach the guest.
+	Updating int32 `json:"updating,omitempty"`
+	// A live migration takes the change.
+	Migrating int32 `json:"migrating,omitempty"`
+	// A restart takes the change.
 	Restarting int32 `json:"restarting,omitempty"`
-	Verifying  int32 `json:"verifying,omitempty"`
-	Done       int32 `json:"done,omitempty"`
-	Skipped    int32 `json:"skipped,omitempty"`
-	Failed     int32 `json:"failed,omitempty"`
+	// The guest has the change, and is not healthy yet.
+	Verifying int32 `json:"verifying,omitempty"`
+	// The change is done.
+	Done int32 `json:"done,omitempty"`
+	// The rollout does not change them, or they are stopped.
+	Skipped int32 `json:"skipped,omitempty"`
+	// A step failed or took too long.
+	Failed int32 `json:"failed,omitempty"`
 	// Number of virtual machines that should run and are not ready.
 	Unavailable int32 `json:"unavailable,omitempty"`
 }

@@ -15,7 +15,8 @@ var GroupVersion = schema.GroupVersion{Group: "template.kubevirt.io", Version: "
 
 // AddToScheme adds the kinds of this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &VirtualMachineTemplate{}, &VirtualMachineTemplateList{}, &VirtualMachineTemplateRequest{}, &VirtualMachineTemplateRequestList{})
+	scheme.AddKnownTypes(GroupVersion, &VirtualMachineTemplate{}, &VirtualMachineTemplateList{}, &VirtualMachineTemplateRequest{}, &VirtualMachineTemplateRequestList{},
+		&VirtualMachineTemplateImport{}, &VirtualMachineTemplateImportList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
@@ -92,4 +93,43 @@ type VirtualMachineTemplateRequestList struct {
 
 	// The requests.
 	Items []VirtualMachineTemplateRequest `json:"items"`
+}
+
+// VirtualMachineTemplateImport makes a VirtualMachineTemplate of a virtual
+// appliance: an OVA or an OVF. Virtward reads the descriptor, imports each
+// disk into a DataVolume of the namespace and creates the template there.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=vmti;vmtis,categories=kubevirt;virtward
+// +kubebuilder:printcolumn:name="Template",type=string,JSONPath=`.status.templateRef.name`
+// +kubebuilder:printcolumn:name="Completed",type=string,JSONPath=`.status.conditions[?(@.type=="Completed")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
+// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: must have at most 63 characters"
+type VirtualMachineTemplateImport struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is imported. It cannot be changed.
+	//
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable"
+	Spec v1beta1.VirtualMachineTemplateImportSpec `json:"spec"`
+
+	// What Virtward has done.
+	//
+	// +optional
+	Status v1beta1.VirtualMachineTemplateImportStatus `json:"status,omitempty"`
+}
+
+// VirtualMachineTemplateImportList is a list of VirtualMachineTemplateImports.
+//
+// +kubebuilder:object:root=true
+type VirtualMachineTemplateImportList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// The imports.
+	Items []VirtualMachineTemplateImport `json:"items"`
 }

@@ -39,6 +39,10 @@ const (
 	ReasonCloneFailed = "CloneFailed"
 	// ReasonDeadlineExceeded: a step took too long.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
+	// ReasonSourceNotQuiesced: the VirtualMachine ran during the snapshot, and its guest agent did not freeze the file systems.
+	ReasonSourceNotQuiesced = "SourceNotQuiesced"
+	// ReasonSourceNotStopped: the VirtualMachine ran during the snapshot, or its run strategy starts it.
+	ReasonSourceNotStopped = "SourceNotStopped"
 	// ReasonRejected: the API server rejects an object for good.
 	ReasonRejected = "Rejected"
 )
@@ -53,3 +57,21 @@ const (
 	// InstancetypeKeep keeps the references.
 	InstancetypeKeep InstancetypePolicy = "Keep"
 )
+
+// SourceState is the state of a VirtualMachine while it is snapshotted.
+type SourceState string
+
+// The states of a source.
+const (
+	// SourceAny requires nothing.
+	SourceAny SourceState = "Any"
+	// SourceQuiesced: the guest agent froze the file systems of the running VirtualMachine.
+	SourceQuiesced SourceState = "Quiesced"
+	// SourceStopped: the VirtualMachine did not run.
+	SourceStopped SourceState = "Stopped"
+	// SourceRunning: the VirtualMachine ran, and nothing froze its file systems. A request cannot require it.
+	SourceRunning SourceState = "Running"
+)
+
+// AnnotationSourceState of a captured template has the state of its source: Running, Quiesced or Stopped.
+const AnnotationSourceState = "template.virtward.io/source-state"

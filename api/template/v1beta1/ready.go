@@ -13,6 +13,8 @@ const (
 	ReasonReferenceMissing = "ReferenceMissing"
 	// ReasonVolumeNotReady: a volume that the template depends on does not exist, or is not ready.
 	ReasonVolumeNotReady = "VolumeNotReady"
+	// ReasonNotObserved: the template of this generation could not be evaluated yet.
+	ReasonNotObserved = "NotObserved"
 	// ReasonVolumeReady: the object exists and is ready.
 	ReasonVolumeReady = "VolumeReady"
 	// ReasonVolumeMissing: the object does not exist.

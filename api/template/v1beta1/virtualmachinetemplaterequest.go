@@ -59,6 +59,15 @@ type VirtualMachineTemplateRequestSpec struct {
 	// +kubebuilder:validation:Enum=Expand;Keep
 	InstancetypePolicy InstancetypePolicy `json:"instancetypePolicy,omitempty"`
 
+	// The state that the VirtualMachine must have while it is snapshotted:
+	// any (Any, the default); stopped, or its guest agent froze the file
+	// systems (Quiesced); or stopped, with a run strategy that does not start
+	// it (Stopped). Otherwise the capture fails before a volume is cloned.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Any;Quiesced;Stopped
+	SourceState SourceState `json:"sourceState,omitempty"`
+
 	// Virtward deletes a completed request after this number of seconds.
 	// Without a value, or if the request fails, it is kept.
 	//

@@ -9,13 +9,21 @@ or to switch it off are the same in every cluster.
 
 {{- define "virtward.validator" -}}validate.virtward.io{{- end }}
 
-{{/* Exempt namespaces, selected by a label that only the API server can set. */}}
+{{/* Exempt namespaces, selected by a label that only the API server can set, and by one that a guard protects. */}}
 {{- define "virtward.exempt" -}}
 matchExpressions:
   - key: kubernetes.io/metadata.name
     operator: NotIn
     values:
       {{- concat (list "kube-system" .Release.Namespace) .Values.webhook.exemptNamespaces | uniq | toYaml | nindent 6 }}
+{{- if .Values.webhook.exemptByLabel }}
+{{- if not .Values.guards.namespaces.enabled }}
+{{- fail "guards.namespaces.enabled is false and webhook.exemptByLabel is true: without the guard, every user who may label a namespace exempts it" }}
+{{- end }}
+  - key: virtward.io/exempt
+    operator: NotIn
+    values: ["true"]
+{{- end }}
 {{- end }}
 
 {{/* Fields that all validating webhooks share. */}}
@@ -136,7 +144,7 @@ or of an APIService would revert each other.
 {{- define "virtward.templatesManaged" -}}
 {{- $foreign := include "virtward.templatesForeign" . }}
 {{- if and (eq .Values.templates.mode "manage") $foreign }}
-{{- fail (printf "templates.mode is manage, but another component manages the objects of VM templates: %s. To transfer them, follow the section \"Who serves VM templates\" of docs/operations.md; the last step sets configuration.virtTemplateDeployment.enabled: false in the KubeVirt resource. Or set templates.mode to observe." $foreign) }}
+{{- fail (printf "templates.mode is manage, but another component manages the objects of VM templates: %s. To transfer them, follow the section \"Who serves VM templates\" of docs/template-api.md; the last step sets configuration.virtTemplateDeployment.enabled: false in the KubeVirt resource. Or set templates.mode to observe." $foreign) }}
 {{- end }}
 {{- $managed := and (ne .Values.templates.mode "observe") (not $foreign) }}
 {{- if and .Values.templates.requireApproval (not $managed) }}

@@ -30,6 +30,7 @@ install it. Introduce it in four steps:
 
    Or add it to the values of the [chart](../charts/virtward/README.md#policies-of-the-library), with the same result:
 
+   <!-- file: values.yaml -->
    %[1]s%[1]s%[1]syaml
    library:
      policies:
@@ -37,9 +38,11 @@ install it. Introduce it in four steps:
          params: {max: 32Gi}
    %[1]s%[1]s%[1]s
 
-3. Fix the violations, or add an exception with a reason and an end to %[1]sspec.exceptions%[1]s. For exceptions, apply your own copy of
-   the file in [policies/library](../policies/library). These files have %[1]senforcement: Deny%[1]s: change it to %[1]sAudit%[1]s or %[1]sWarn%[1]s
-   first.
+   <!-- run: helm template virtward charts/virtward --namespace virtward-system --set image.repository=virtward --values values.yaml -->
+
+3. Fix the violations, or add an exception with a reason and an end to %[1]sspec.exceptions%[1]s. For exceptions, start a
+   policy of your own with its suite: %[1]skubectl virtward policy new our-memory-cap --from memory-cap%[1]s. It has %[1]senforcement: Deny%[1]s:
+   change it to %[1]sAudit%[1]s or %[1]sWarn%[1]s first.
 4. Set the enforcement to %[1]sWarn%[1]s, and then to %[1]sDeny%[1]s. Pre-existing violations are tolerated on update, unless they get
    worse.
 

@@ -67,17 +67,23 @@ func TestTreatAddsWhatTheTypesDoNotSay(t *testing.T) {
 	}
 }
 
-func TestAddVersionsServesTheOldBesideTheStored(t *testing.T) {
-	definitions := definitionsByName{"a": named("a", "v1")}
-	if err := addVersions(definitions, definitionsByName{"a": named("a", "v1beta1")}); err != nil {
-		t.Fatal(err)
-	}
-	if got := definitions["a"].Spec.Versions; len(got) != 2 || got[1].Storage || !got[1].Served {
-		t.Errorf("the versions are %+v", got)
-	}
-	err := addVersions(definitions, definitionsByName{"b": named("b", "v1beta1")})
-	if want := "b has an older version but none that is stored"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+func TestOlderVersionsHaveTheSchemaOfTheNewest(t *testing.T) {
+	definition := named("a", "v1")
+	definition.Spec.Versions[0].Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}
+	treatment{deprecated: "old", older: []served{{version: "v1beta1"}, {version: "v1alpha3", stored: true, warning: "older"}}}.apply(definition)
+	for i, want := range []struct {
+		name    string
+		storage bool
+		warning string
+	}{{"v1", false, "old"}, {"v1beta1", false, ""}, {"v1alpha3", true, "older"}} {
+		got := definition.Spec.Versions[i]
+		warning := ""
+		if got.DeprecationWarning != nil {
+			warning = *got.DeprecationWarning
+		}
+		if got.Name != want.name || !got.Served || got.Storage != want.storage || warning != want.warning || got.Deprecated != (want.warning != "") || got.Schema.OpenAPIV3Schema.Type != "object" {
+			t.Errorf("version %d is %+v, want %+v", i, got, want)
+		}
 	}
 }
 

@@ -34,19 +34,12 @@ func parse() arguments {
 }
 
 func run(controllerGen, out string) error {
-	definitions, err := generate(controllerGen, storagePackages)
-	if err != nil {
-		return err
-	}
-	older, err := generate(controllerGen, servedPackages)
+	definitions, err := generate(controllerGen, newestPackages)
 	if err != nil {
 		return err
 	}
 	for name := range notInstalled {
 		delete(definitions, name)
-	}
-	if err := addVersions(definitions, older); err != nil {
-		return err
 	}
 	if err := treat(definitions); err != nil {
 		return err
@@ -99,21 +92,6 @@ func readAll(folder string) (definitionsByName, error) {
 		definitions[definition.Name] = definition
 	}
 	return definitions, nil
-}
-
-// addVersions serves the versions of older beside those that are stored.
-func addVersions(definitions, older definitionsByName) error {
-	for name, old := range older {
-		definition, found := definitions[name]
-		if !found {
-			return fmt.Errorf("%s has an older version but none that is stored", name)
-		}
-		for _, version := range old.Spec.Versions {
-			version.Storage = false
-			definition.Spec.Versions = append(definition.Spec.Versions, version)
-		}
-	}
-	return nil
 }
 
 // treat applies the table. A kind of KubeVirt that the table does not know, or an entry whose kind is gone,

@@ -4,8 +4,20 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// legacyCoreVersion is served beside v1 with the same schema, and warns.
-const legacyCoreVersion = "v1alpha3"
+// served is an older version of a kind. KubeVirt's operator gives it the schema of the newest one.
+type served struct {
+	version string
+	// warning is that of a deprecated version; empty if it is not deprecated.
+	warning string
+	// stored versions are those of the objects in etcd.
+	stored bool
+}
+
+// legacyCore are the older versions of the kinds of kubevirt.io.
+var legacyCore = []served{{version: "v1alpha3", warning: "kubevirt.io/v1alpha3 is now deprecated and will be removed in a future release."}}
+
+// alpha are the older versions of kinds that have become beta.
+var alpha = []served{{version: "v1alpha1"}}
 
 // treatment is what KubeVirt's operator adds to a definition.
 type treatment struct {
@@ -14,39 +26,43 @@ type treatment struct {
 	cluster    bool // cluster-scoped
 	status     bool // has the status subresource
 	scale      bool // has the scale subresource
-	legacy     bool // v1alpha3 is served too
 	deprecated string
+	older      []served
 	columns    []apiextensionsv1.CustomResourceColumnDefinition
 }
 
 // treatments is keyed by the definition's name. A definition of CDI is not here: its types carry the markers.
 var treatments = map[string]treatment{
 	"virtualmachines.kubevirt.io": {
-		shortNames: []string{"vm", "vms"}, all: true, status: true, legacy: true,
+		shortNames: []string{"vm", "vms"}, all: true, status: true, older: legacyCore,
 		columns: columns(age, text("Status", ".status.printableStatus"), ready),
 	},
 	// Without the status subresource: every status write of virt-handler is an update of the whole object.
 	"virtualmachineinstances.kubevirt.io": {
-		shortNames: []string{"vmi", "vmis"}, all: true, legacy: true,
+		shortNames: []string{"vmi", "vmis"}, all: true, older: legacyCore,
 		columns: columns(
 			age, phase, text("IP", ".status.interfaces[0].ipAddress"), text("NodeName", ".status.nodeName"), ready,
 			wide(condition("Live-Migratable", "LiveMigratable")), wide(condition("Paused", "Paused")),
 		),
 	},
 	"virtualmachineinstancepresets.kubevirt.io": {
-		shortNames: []string{"vmipreset", "vmipresets"}, all: true, legacy: true,
+		shortNames: []string{"vmipreset", "vmipresets"}, all: true,
 		deprecated: "kubevirt.io/v1 VirtualMachineInstancePresets is now deprecated and will be removed in v2.",
+		older: []served{{
+			version: "v1alpha3", stored: true,
+			warning: "kubevirt.io/v1alpha3 VirtualMachineInstancePresets is now deprecated and will be removed in v2.",
+		}},
 	},
 	"virtualmachineinstancereplicasets.kubevirt.io": {
-		shortNames: []string{"vmirs", "vmirss"}, all: true, status: true, scale: true, legacy: true,
+		shortNames: []string{"vmirs", "vmirss"}, all: true, status: true, scale: true, older: legacyCore,
 		columns: columns(desired, current, readyCount, age),
 	},
 	"virtualmachineinstancemigrations.kubevirt.io": {
-		shortNames: []string{"vmim", "vmims"}, all: true, status: true, legacy: true,
+		shortNames: []string{"vmim", "vmims"}, all: true, status: true, older: legacyCore,
 		columns: columns(phase, text("VMI", ".spec.vmiName")),
 	},
 	"kubevirts.kubevirt.io": {
-		shortNames: []string{"kv", "kvs"}, all: true, status: true, legacy: true,
+		shortNames: []string{"kv", "kvs"}, all: true, status: true, older: legacyCore,
 		columns: columns(age, phase),
 	},
 	"virtualmachineinstancetypes.instancetype.kubevirt.io": {
@@ -62,7 +78,7 @@ var treatments = map[string]treatment{
 		shortNames: []string{"vmcp", "vmcps"}, cluster: true,
 	},
 	"virtualmachinesnapshots.snapshot.kubevirt.io": {
-		shortNames: []string{"vmsnapshot", "vmsnapshots"}, all: true, status: true,
+		shortNames: []string{"vmsnapshot", "vmsnapshots"}, all: true, status: true, older: alpha,
 		columns: columns(
 			text("SourceKind", ".spec.source.kind"), text("SourceName", ".spec.source.name"), phase,
 			boolean("ReadyToUse", ".status.readyToUse"), date("CreationTime", ".status.creationTime"),
@@ -70,14 +86,14 @@ var treatments = map[string]treatment{
 		),
 	},
 	"virtualmachinesnapshotcontents.snapshot.kubevirt.io": {
-		shortNames: []string{"vmsnapshotcontent", "vmsnapshotcontents"}, all: true, status: true,
+		shortNames: []string{"vmsnapshotcontent", "vmsnapshotcontents"}, all: true, status: true, older: alpha,
 		columns: columns(
 			boolean("ReadyToUse", ".status.readyToUse"), date("CreationTime", ".status.creationTime"),
 			text("Error", ".status.error.message"),
 		),
 	},
 	"virtualmachinerestores.snapshot.kubevirt.io": {
-		shortNames: []string{"vmrestore", "vmrestores"}, all: true, status: true,
+		shortNames: []string{"vmrestore", "vmrestores"}, all: true, status: true, older: alpha,
 		columns: columns(
 			text("TargetKind", ".spec.target.kind"), text("TargetName", ".spec.target.name"),
 			boolean("Complete", ".status.complete"), date("RestoreTime", ".status.restoreTime"),
@@ -85,14 +101,18 @@ var treatments = map[string]treatment{
 	},
 	"virtualmachineexports.export.kubevirt.io": {
 		shortNames: []string{"vmexport", "vmexports"}, all: true, status: true,
+		older: []served{{
+			version: "v1beta1",
+			warning: "export.kubevirt.io/v1beta1 VirtualMachineExport is now deprecated and will be removed in a future version.",
+		}},
 		columns: columns(text("SourceKind", ".spec.source.kind"), text("SourceName", ".spec.source.name"), phase),
 	},
 	"virtualmachinepools.pool.kubevirt.io": {
-		shortNames: []string{"vmpool", "vmpools"}, all: true, status: true, scale: true,
+		shortNames: []string{"vmpool", "vmpools"}, all: true, status: true, scale: true, older: alpha,
 		columns: columns(desired, current, readyCount, age),
 	},
 	"virtualmachineclones.clone.kubevirt.io": {
-		shortNames: []string{"vmclone", "vmclones"}, all: true, status: true,
+		shortNames: []string{"vmclone", "vmclones"}, all: true, status: true, older: alpha,
 		columns: columns(
 			phase, text("SourceVirtualMachine", ".spec.source.name"), text("TargetVirtualMachine", ".spec.target.name"),
 		),
@@ -162,8 +182,15 @@ func (t treatment) apply(definition *apiextensionsv1.CustomResourceDefinition) {
 			version.DeprecationWarning = &t.deprecated
 		}
 	}
-	if t.legacy {
-		definition.Spec.Versions = append(definition.Spec.Versions, legacy(definition.Spec.Versions[0]))
+	newest := definition.Spec.Versions[0]
+	for _, older := range t.older {
+		version := *newest.DeepCopy()
+		version.Name, version.Storage, version.Deprecated, version.DeprecationWarning = older.version, older.stored, older.warning != "", nil
+		if older.warning != "" {
+			version.DeprecationWarning = &older.warning
+		}
+		definition.Spec.Versions[0].Storage = definition.Spec.Versions[0].Storage && !older.stored
+		definition.Spec.Versions = append(definition.Spec.Versions, version)
 	}
 }
 
@@ -184,15 +211,4 @@ func (t treatment) subresources() *apiextensionsv1.CustomResourceSubresources {
 		}
 	}
 	return subresources
-}
-
-// legacy is the old version of a core kind: the same schema under another name, with a warning.
-func legacy(version apiextensionsv1.CustomResourceDefinitionVersion) apiextensionsv1.CustomResourceDefinitionVersion {
-	old := *version.DeepCopy()
-	warning := "kubevirt.io/v1alpha3 is now deprecated and will be removed in a future release."
-	old.Name = legacyCoreVersion
-	old.Storage = false
-	old.Deprecated = true
-	old.DeprecationWarning = &warning
-	return old
 }

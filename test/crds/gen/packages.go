@@ -1,7 +1,7 @@
 package main
 
-// storagePackages are the packages whose version is the one stored: each becomes one definition per kind.
-var storagePackages = []string{
+// newestPackages are the packages with the newest version of each kind.
+var newestPackages = []string{
 	"kubevirt.io/api/core/v1",
 	"kubevirt.io/api/instancetype/v1beta1",
 	"kubevirt.io/api/snapshot/v1beta1",
@@ -12,11 +12,6 @@ var storagePackages = []string{
 	"kubevirt.io/api/plugin/v1alpha1",
 	"kubevirt.io/api/backup/v1alpha1",
 	"kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1",
-}
-
-// servedPackages hold older versions that are served beside the stored one, with a schema of their own.
-var servedPackages = []string{
-	"kubevirt.io/api/export/v1beta1",
 }
 
 // notInstalled are kinds that controller-gen finds but no operator installs, or that nothing here needs.

@@ -6,6 +6,8 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/claims"
 )
 
 // cold reports whether the VM differs from the start of the instance in what is never updated live. The fields that are
@@ -67,7 +69,7 @@ func (p *pass) coldVolumes(started, wanted *kubevirtv1.VirtualMachineInstanceSpe
 	for i := range wanted.Volumes {
 		wants := &wanted.Volumes[i]
 		was := volumeOf(started.Volumes, wants.Name)
-		moves := p.migratesVolumes() && claimOf(wants) != "" && wants.MemoryDump == nil
+		moves := p.migratesVolumes() && claims.OfVolume(wants) != "" && wants.MemoryDump == nil
 		if pluggedLater(wants) || was != nil && (moves || same(was, wants)) {
 			continue
 		}

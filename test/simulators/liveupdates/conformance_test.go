@@ -11,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/claims"
+	"github.com/virtward/virtward/conformance"
+	cases "github.com/virtward/virtward/conformance/rollouts"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/rollouts"
-	"github.com/virtward/virtward/test/conformance"
-	cases "github.com/virtward/virtward/test/conformance/rollouts"
 )
 
 // exceptions are the recorded cases in which the simulation differs from virt-controller, with the reason.
@@ -28,7 +29,7 @@ var exceptions = map[string]string{
 // TestRecordedAnswers compares the simulation with the answers of the real virt-controller: the condition RestartRequired
 // and its message, the failure, the instance, and the conditions that announce a migration.
 func TestRecordedAnswers(t *testing.T) {
-	file, err := os.Open("../../conformance/testdata/rollouts/rollout.jsonl")
+	file, err := os.Open("../../../conformance/testdata/rollouts/rollout.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +105,8 @@ func simulate(c *cases.Case) (Result, error) {
 		Wanted: expanded(&c.VM.Spec, in.DesiredKinds),
 		Synced: Synced{Labels: c.ControllerFlags["additional-launcher-labels-sync"], Annotations: c.ControllerFlags["additional-launcher-annotations-sync"]},
 		Exists: func(v *kubevirtv1.Volume) bool {
-			_, claim := in.Storage.Claims[claimOf(v)]
-			_, filled := in.Storage.DataVolumes[claimOf(v)]
+			_, claim := in.Storage.Claims[claims.OfVolume(v)]
+			_, filled := in.Storage.DataVolumes[claims.OfVolume(v)]
 			return claim || filled && v.DataVolume != nil
 		},
 	}
@@ -163,7 +164,7 @@ func announcements(conditions []cases.Condition) []string {
 func announcementsOf(vmi *kubevirtv1.VirtualMachineInstance) []string {
 	var all []cases.Condition
 	for i := range vmi.Status.Conditions {
-		all = append(all, cases.Condition{Type: string(vmi.Status.Conditions[i].Type), Status: string(vmi.Status.Conditions[i].Status)})
+		all = append(all, cases.Condition{Type: string(vmi.Status.Conditions[i].Type), Status: vmi.Status.Conditions[i].Status})
 	}
 	return announcements(all)
 }

@@ -41,21 +41,6 @@ func attachedInterface(vmi *kubevirtv1.VirtualMachineInstance, name string) *kub
 	return found(vmi.Status.Interfaces, func(s *kubevirtv1.VirtualMachineInstanceNetworkInterface) bool { return s.Name == name })
 }
 
-// claimOf is the claim or the DataVolume of a volume; empty if it has none.
-func claimOf(v *kubevirtv1.Volume) string {
-	switch {
-	case v == nil:
-		return ""
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.DataVolume != nil:
-		return v.DataVolume.Name
-	case v.MemoryDump != nil:
-		return v.MemoryDump.ClaimName
-	}
-	return ""
-}
-
 func hotpluggable(v *kubevirtv1.Volume) bool {
 	return v != nil && (v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.Hotpluggable || v.DataVolume != nil && v.DataVolume.Hotpluggable)
 }

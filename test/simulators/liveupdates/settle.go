@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/claims"
 )
 
 var now = metav1.Now
@@ -76,7 +78,7 @@ func Attach(vmi *kubevirtv1.VirtualMachineInstance) {
 		if attachedVolume(vmi, v.Name) == nil && hotpluggable(v) {
 			vmi.Status.VolumeStatus = append(vmi.Status.VolumeStatus, kubevirtv1.VolumeStatus{
 				Name: v.Name, Phase: kubevirtv1.VolumeReady, HotplugVolume: &kubevirtv1.HotplugVolumeStatus{},
-				PersistentVolumeClaimInfo: &kubevirtv1.PersistentVolumeClaimInfo{ClaimName: claimOf(v), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}},
+				PersistentVolumeClaimInfo: &kubevirtv1.PersistentVolumeClaimInfo{ClaimName: claims.OfVolume(v), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}},
 			})
 		}
 	}
@@ -91,7 +93,7 @@ func Booted(vmi *kubevirtv1.VirtualMachineInstance) {
 	vmi.Status.VolumeStatus, vmi.Status.Interfaces = nil, nil
 	for i := range vmi.Spec.Volumes {
 		s := kubevirtv1.VolumeStatus{Name: vmi.Spec.Volumes[i].Name}
-		if claim := claimOf(&vmi.Spec.Volumes[i]); claim != "" {
+		if claim := claims.OfVolume(&vmi.Spec.Volumes[i]); claim != "" {
 			s.PersistentVolumeClaimInfo = &kubevirtv1.PersistentVolumeClaimInfo{ClaimName: claim, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}}
 		}
 		if hotpluggable(&vmi.Spec.Volumes[i]) {

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/claims"
 )
 
 func (p *pass) migratesVolumes() bool {
@@ -117,7 +119,7 @@ func (p *pass) claims() *Failure {
 	for i := range p.instance.Spec.Volumes {
 		runs := &p.instance.Spec.Volumes[i]
 		wants := volumeOf(p.Wanted.Spec.Volumes, runs.Name)
-		if from, to := claimOf(runs), claimOf(wants); from != "" && to != "" && from != to {
+		if from, to := claims.OfVolume(runs), claims.OfVolume(wants); from != "" && to != "" && from != to {
 			moved[runs.Name] = wants
 		}
 	}
@@ -134,7 +136,7 @@ func (p *pass) claims() *Failure {
 	if v := found(p.Wanted.Spec.Volumes, func(v *kubevirtv1.Volume) bool { return moved[v.Name] != nil && p.Exists != nil && !p.Exists(v) }); v != nil {
 		SetCondition(p.instance, kubevirtv1.VirtualMachineInstanceCondition{
 			Type: kubevirtv1.VirtualMachineInstanceVolumesChange, Status: corev1.ConditionFalse, LastTransitionTime: now(),
-			Message: "One of the destination volumes doesn't exist: " + claimOf(v),
+			Message: "One of the destination volumes doesn't exist: " + claims.OfVolume(v),
 		})
 		return nil
 	}
@@ -152,8 +154,8 @@ func (p *pass) claims() *Failure {
 		}
 		p.instance.Status.MigratedVolumes = append(p.instance.Status.MigratedVolumes, kubevirtv1.StorageMigratedVolumeInfo{
 			VolumeName:         runs.Name,
-			SourcePVCInfo:      &kubevirtv1.PersistentVolumeClaimInfo{ClaimName: claimOf(runs)},
-			DestinationPVCInfo: &kubevirtv1.PersistentVolumeClaimInfo{ClaimName: claimOf(wants)},
+			SourcePVCInfo:      &kubevirtv1.PersistentVolumeClaimInfo{ClaimName: claims.OfVolume(runs)},
+			DestinationPVCInfo: &kubevirtv1.PersistentVolumeClaimInfo{ClaimName: claims.OfVolume(wants)},
 		})
 		*runs = *wants.DeepCopy()
 	}
@@ -167,7 +169,7 @@ func (p *pass) claims() *Failure {
 func (p *pass) revert(moved map[string]*kubevirtv1.Volume) *Failure {
 	migrated := p.instance.Status.MigratedVolumes
 	for i := range migrated {
-		if claimOf(moved[migrated[i].VolumeName]) != migrated[i].SourcePVCInfo.ClaimName || len(moved) != len(migrated) {
+		if claims.OfVolume(moved[migrated[i].VolumeName]) != migrated[i].SourcePVCInfo.ClaimName || len(moved) != len(migrated) {
 			return fails(reasonClaims, "error encountered while handling volumes update requests: The volume can only be reverted to the previous version during the update")
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/virtward/virtward/sources"
 	"github.com/virtward/virtward/virtualimages"
 )
 
@@ -247,7 +248,7 @@ func (p *Proxy) upload(w http.ResponseWriter, r *http.Request) {
 
 // receive reads a file, and checks the size of its disk as CDI does.
 func receive(from io.Reader, size int64) (*Received, int, error) {
-	sum, head := sha256.New(), make([]byte, virtualimages.HeadBytes)
+	sum, head := sha256.New(), make([]byte, sources.HeadBytes)
 	n, err := io.ReadFull(from, head)
 	if n == 0 {
 		return nil, http.StatusInternalServerError, fmt.Errorf("no data: %w", err)

@@ -4,12 +4,25 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
+
+// TestMain is the sandbox if it is called by the name that pages use.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == program {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // output is read while it is written.
 type output struct {
@@ -29,48 +42,58 @@ func (o *output) String() string {
 	return o.content.String()
 }
 
-func TestTheSandboxStaysUpUntilInterrupted(t *testing.T) {
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	out, ended := &output{}, make(chan error, 1)
-	go func() { ended <- run(ctx, parse([]string{"-audit", "-library", "Audit"}), out) }()
+// sandbox is one that runs in this process.
+type sandbox struct {
+	out        *output
+	kubeconfig string
+	// home is that of the users of its shells.
+	home      string
+	ended     chan error
+	interrupt context.CancelFunc
+}
 
-	kubeconfig := regexp.MustCompile(`export KUBECONFIG=(\S+)`)
+// startSandbox starts a sandbox, and waits until it prints its last line.
+func startSandbox(t *testing.T, flags ...string) *sandbox {
+	t.Helper()
+	log.SetLogger(logr.Discard())
+	a, err := parse(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(context.WithoutCancel(t.Context()))
+	s := &sandbox{out: &output{}, home: t.TempDir(), ended: make(chan error, 1), interrupt: interrupt}
+	go func() { s.ended <- run(ctx, a, s.out) }()
 	deadline := time.After(5 * time.Minute)
-	for !strings.Contains(out.String(), "Ctrl-C") {
+	for !strings.Contains(s.out.String(), "Ctrl-C") {
 		select {
-		case err := <-ended:
+		case err := <-s.ended:
+			interrupt()
 			t.Fatalf("it ended by itself: %v", err)
 		case <-deadline:
+			interrupt()
 			t.Fatal("it did not come up in five minutes")
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	path := kubeconfig.FindStringSubmatch(out.String())[1]
-	if _, err := os.Stat(path); err != nil {
-		t.Errorf("the printed kubeconfig: %v", err)
-	}
-	for _, want := range []string{"The sandbox is up after", "bin/sandbox/kubectl get", "kubectl-virtward image create", "audit.log", "create rolebinding alice", "policies of the library have the enforcement Audit", "get reports.openreports.io"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it does not print %q:\n%s", want, out)
-		}
-	}
-	interrupt()
-	if err := <-ended; err != nil {
-		t.Errorf("the end: %v", err)
-	}
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("after the end %s is there (%v)", path, err)
-	}
+	s.kubeconfig = s.variable(t, "KUBECONFIG")
+	return s
 }
 
-// TestPolicies: the commands agree with what the enforcement does.
-func TestPolicies(t *testing.T) {
-	for enforcement, want := range map[string]string{"Deny": "policy exempt POLICY", "Warn": "get reports.openreports.io"} {
-		out := &output{}
-		policies(out, "kubectl", enforcement)
-		if !strings.Contains(out.String(), "enforcement "+enforcement) || !strings.Contains(out.String(), want) {
-			t.Errorf("it does not print %q:\n%s", want, out)
-		}
+// variable is the value of an export line.
+func (s *sandbox) variable(t *testing.T, name string) string {
+	t.Helper()
+	found := regexp.MustCompile("export " + name + `=(\S+)`).FindStringSubmatch(s.out.String())
+	if found == nil {
+		t.Fatalf("it does not print %s:\n%s", name, s.out)
+	}
+	return found[1]
+}
+
+// stop interrupts it, and fails if it does not end well.
+func (s *sandbox) stop(t *testing.T) {
+	t.Helper()
+	s.interrupt()
+	if err := <-s.ended; err != nil {
+		t.Errorf("the end: %v", err)
 	}
 }

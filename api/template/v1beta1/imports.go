@@ -1,0 +1,37 @@
+package v1beta1
+
+// Names on the objects of an import.
+const (
+	// LabelImportUID has the UID of the import that an object was created for.
+	LabelImportUID = "template.virtward.io/import-uid"
+	// FinalizerImport is on an import while it has objects that the garbage collector does not delete.
+	FinalizerImport = "template.virtward.io/import"
+)
+
+// The reasons of the conditions of an import, beside those of a request.
+const (
+	// ReasonReadingSource: Virtward reads the descriptor of the appliance.
+	ReasonReadingSource = "ReadingSource"
+	// ReasonVerifying: Virtward reads the whole file and compares its digests.
+	ReasonVerifying = "Verifying"
+	// ReasonPreparing: the server of the disks is created.
+	ReasonPreparing = "Preparing"
+	// ReasonImporting: CDI imports the disks.
+	ReasonImporting = "Importing"
+	// ReasonNotImportable: the appliance cannot be imported. status.rejections says why.
+	ReasonNotImportable = "NotImportable"
+	// ReasonChoiceRequired: the descriptor has several virtual systems or networks, or a license. status.choices has them.
+	ReasonChoiceRequired = "ChoiceRequired"
+	// ReasonSourceUnavailable: the source could not be read. Virtward tries again until the deadline.
+	ReasonSourceUnavailable = "SourceUnavailable"
+	// ReasonSourceChanged: the file at the URL is not the one that the import began with.
+	ReasonSourceChanged = "SourceChanged"
+	// ReasonVerificationFailed: the file does not have the digest that is required.
+	ReasonVerificationFailed = "VerificationFailed"
+	// ReasonCredentialsForbidden: Virtward may not read the Secret or the ConfigMap of the source.
+	ReasonCredentialsForbidden = "CredentialsForbidden"
+	// ReasonQuotaExceeded: a ResourceQuota of the namespace does not permit the volumes.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonImportFailed: CDI could not import a disk.
+	ReasonImportFailed = "ImportFailed"
+)

@@ -1,0 +1,466 @@
+package v1beta1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// The bounds of the status of an import.
+const (
+	// MaxImportDisks bounds the disks and CDs of an import.
+	MaxImportDisks = 64
+	// MaxImportNotes bounds the warnings, the rejections and the choices of each kind.
+	MaxImportNotes = 100
+	// MaxImportNote bounds a warning, a rejection and a text of a choice, in characters.
+	MaxImportNote = 512
+)
+
+// VirtualMachineTemplateImport makes a VirtualMachineTemplate of a virtual
+// appliance: an OVA or an OVF. Virtward reads the descriptor, imports each
+// disk into a DataVolume of the namespace and creates the template there.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=vmti;vmtis,categories=kubevirt;virtward
+// +kubebuilder:printcolumn:name="Template",type=string,JSONPath=`.status.templateRef.name`
+// +kubebuilder:printcolumn:name="Completed",type=string,JSONPath=`.status.conditions[?(@.type=="Completed")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
+// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: must have at most 63 characters"
+type VirtualMachineTemplateImport struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is imported. It cannot be changed.
+	//
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable"
+	Spec VirtualMachineTemplateImportSpec `json:"spec"`
+
+	// What Virtward has done.
+	//
+	// +optional
+	Status VirtualMachineTemplateImportStatus `json:"status,omitempty"`
+}
+
+// VirtualMachineTemplateImportSpec says what is imported, and how.
+type VirtualMachineTemplateImportSpec struct {
+	// Where the appliance is.
+	Source ImportSource `json:"source"`
+
+	// The name of the template. By default, the name of the import. The
+	// DataVolumes have it as a prefix.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=50
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	TemplateName string `json:"templateName,omitempty"`
+
+	// The digest of the whole file: sha256: and 64 hexadecimal digits, or
+	// sha512: and 128. Virtward reads the file once before CDI does, and
+	// compares it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=135
+	// +kubebuilder:validation:Pattern=`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})?$`
+	Checksum string `json:"checksum,omitempty"`
+
+	// How the manifest of the appliance is used. IfPresent, the default,
+	// compares each file with its digest while CDI reads it. Require fails if
+	// there is no manifest, or if it does not list all files that are used,
+	// and reads the file once before CDI does. Skip ignores the manifest.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=IfPresent;Require;Skip
+	Verify ImportVerify `json:"verify,omitempty"`
+
+	// What the networks of the descriptor become. Without a mapping, the first
+	// interface is connected to the pod network; others need one.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=source
+	// +kubebuilder:validation:MaxItems=64
+	NetworkMappings []NetworkMapping `json:"networkMappings,omitempty"`
+
+	// How the volumes are stored.
+	//
+	// +optional
+	Storage *ImportStorage `json:"storage,omitempty"`
+
+	// The instancetype of the template, in place of the CPU and the memory of
+	// the descriptor.
+	//
+	// +optional
+	Instancetype *ImportInstancetype `json:"instancetype,omitempty"`
+
+	// The preference of the template, in place of the one that fits the
+	// operating system of the descriptor.
+	//
+	// +optional
+	Preference *ImportPreference `json:"preference,omitempty"`
+
+	// The deployment option of the descriptor. By default, that of the
+	// descriptor.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DeploymentOption string `json:"deploymentOption,omitempty"`
+
+	// The id of the virtual system. It is required if the descriptor has
+	// several.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	VirtualSystem string `json:"virtualSystem,omitempty"`
+
+	// Whether you accept the license of the appliance.
+	//
+	// +optional
+	AcceptEula bool `json:"acceptEula,omitempty"`
+
+	// Values of properties of the descriptor by their keys. They become the
+	// defaults of the parameters of the template. A property that is a
+	// password cannot have one.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=200
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(self[key]) <= 4096)",message="a property must have at most 4096 characters"
+	Properties map[string]string `json:"properties,omitempty"`
+
+	// Drop devices and sections without an equivalent, although the
+	// descriptor requires them. They become warnings.
+	//
+	// +optional
+	Lax bool `json:"lax,omitempty"`
+
+	// Virtward deletes a completed import after this number of seconds. The
+	// template stays. Without a value, or if the import fails, it is kept.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// ImportSource says where an appliance is.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.http), has(self.upload), has(self.pvc), has(self.oci)].filter(set, set).size() == 1",message="set exactly one of http, upload, pvc and oci"
+// +kubebuilder:validation:XValidation:rule="!has(self.upload)",message="upload: this version of Virtward imports only from http: put the file on a web server"
+// +kubebuilder:validation:XValidation:rule="!has(self.pvc)",message="pvc: this version of Virtward imports only from http: put the file on a web server"
+// +kubebuilder:validation:XValidation:rule="!has(self.oci)",message="oci: this version of Virtward imports only from http: put the file on a web server"
+type ImportSource struct {
+	// A file on a web server.
+	//
+	// +optional
+	HTTP *ImportHTTP `json:"http,omitempty"`
+
+	// A file that you upload. This version rejects it.
+	//
+	// +optional
+	Upload *ImportUpload `json:"upload,omitempty"`
+
+	// A file of a PersistentVolumeClaim. This version rejects it.
+	//
+	// +optional
+	PVC *ImportPVC `json:"pvc,omitempty"`
+
+	// An artifact of a registry. This version rejects it.
+	//
+	// +optional
+	OCI *ImportOCI `json:"oci,omitempty"`
+}
+
+// ImportHTTP is a file on a web server.
+type ImportHTTP struct {
+	// The URL of the OVA, with the scheme http or https and without
+	// credentials. The server must send parts of the file (Range).
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != '' && !self.matches('^[^/]+//[^/]*@')",message="must be a URL with the scheme http or https, with a host and without credentials"
+	URL string `json:"url"`
+
+	// A Secret of the namespace with accessKeyId and secretKey, the user name
+	// and the password for the URL. You need permission to get it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	SecretRef string `json:"secretRef,omitempty"`
+
+	// A ConfigMap of the namespace with certificates of authorities in PEM
+	// that verify the server. You need permission to get it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	CertConfigMap string `json:"certConfigMap,omitempty"`
+}
+
+// ImportUpload is a file that is uploaded.
+type ImportUpload struct{}
+
+// ImportPVC is a file of a PersistentVolumeClaim.
+type ImportPVC struct {
+	// The claim.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// The path of the file in it.
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	Path string `json:"path"`
+}
+
+// ImportOCI is an artifact of a registry.
+type ImportOCI struct {
+	// The reference, such as oci://registry.example.com/appliances/db:1.
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	Reference string `json:"reference"`
+}
+
+// ImportVerify says how a manifest is used.
+type ImportVerify string
+
+// The uses of a manifest.
+const (
+	// ImportVerifyIfPresent compares files with their digests, if there are any.
+	ImportVerifyIfPresent ImportVerify = "IfPresent"
+	// ImportVerifyRequire requires a digest of each file.
+	ImportVerifyRequire ImportVerify = "Require"
+	// ImportVerifySkip ignores the manifest.
+	ImportVerifySkip ImportVerify = "Skip"
+)
+
+// NetworkMapping says what a network of a descriptor becomes.
+type NetworkMapping struct {
+	// The name of the network in the descriptor.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Source string `json:"source"`
+
+	// A NetworkAttachmentDefinition as NAME or NAMESPACE/NAME, or pod for the
+	// pod network, or none to drop the interface.
+	//
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Target string `json:"target"`
+}
+
+// ImportStorage says how volumes are stored.
+type ImportStorage struct {
+	// The StorageClass. By default, that of the cluster.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	Class string `json:"class,omitempty"`
+
+	// The access mode. By default, CDI chooses it by the StorageProfile.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteMany;ReadOnlyMany;ReadWriteOncePod
+	AccessMode string `json:"accessMode,omitempty"`
+}
+
+// ImportInstancetype names an instancetype.
+type ImportInstancetype struct {
+	// The kind. By default, VirtualMachineClusterInstancetype.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=VirtualMachineInstancetype;VirtualMachineClusterInstancetype
+	Kind string `json:"kind,omitempty"`
+
+	// The name.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// ImportPreference names a preference.
+type ImportPreference struct {
+	// The kind. By default, VirtualMachineClusterPreference.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=VirtualMachinePreference;VirtualMachineClusterPreference
+	Kind string `json:"kind,omitempty"`
+
+	// The name.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// VirtualMachineTemplateImportStatus is what Virtward has done.
+type VirtualMachineTemplateImportStatus struct {
+	// Ready: the template exists and is ready. Progressing: Virtward works on
+	// the import. Completed: the template exists and all intermediate objects
+	// are gone.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// The template.
+	//
+	// +optional
+	TemplateRef *TemplateReference `json:"templateRef,omitempty"`
+
+	// The file that is imported. Another one at the URL fails the import.
+	//
+	// +optional
+	Source *ImportedSource `json:"source,omitempty"`
+
+	// The part that is imported of all disks, such as 42%.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Progress string `json:"progress,omitempty"`
+
+	// The disks and CDs that are imported.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Disks []ImportDisk `json:"disks,omitempty"`
+
+	// What you can choose.
+	//
+	// +optional
+	Choices *ImportChoices `json:"choices,omitempty"`
+
+	// Parts of the descriptor that were dropped or guessed.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=512
+	Warnings []string `json:"warnings,omitempty"`
+
+	// Why the appliance cannot be imported.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=512
+	Rejections []string `json:"rejections,omitempty"`
+}
+
+// ImportedSource is the file that is imported.
+type ImportedSource struct {
+	// The size in bytes.
+	Size int64 `json:"size"`
+
+	// What identifies this version of the file: its ETag or the time of its
+	// last change.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Validator string `json:"validator,omitempty"`
+
+	// The SHA-256 digest of what Virtward makes of the descriptor.
+	//
+	// +kubebuilder:validation:MaxLength=128
+	Plan string `json:"plan"`
+
+	// Whether Virtward has read the whole file and compared it with the
+	// checksum and the manifest that were required.
+	//
+	// +optional
+	Verified bool `json:"verified,omitempty"`
+}
+
+// ImportDisk is a disk or a CD that is imported.
+type ImportDisk struct {
+	// The name of the DataVolume.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// The file in the appliance.
+	//
+	// +kubebuilder:validation:MaxLength=512
+	File string `json:"file"`
+
+	// The size of the disk in bytes, without the space that a file system
+	// needs.
+	Size int64 `json:"size"`
+
+	// The part that CDI has imported, such as 42.00%.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Progress string `json:"progress,omitempty"`
+
+	// What the import of the disk waits for.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
+// ImportChoices are what a descriptor offers.
+type ImportChoices struct {
+	// The virtual systems, for spec.virtualSystem.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	VirtualSystems []ImportChoice `json:"virtualSystems,omitempty"`
+
+	// The deployment options, for spec.deploymentOption.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	DeploymentOptions []ImportChoice `json:"deploymentOptions,omitempty"`
+
+	// The networks, for spec.networkMappings.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Networks []ImportChoice `json:"networks,omitempty"`
+
+	// The properties that you can set, for spec.properties.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Properties []ImportChoice `json:"properties,omitempty"`
+
+	// Whether the appliance has a license, for spec.acceptEula.
+	//
+	// +optional
+	Eula bool `json:"eula,omitempty"`
+}
+
+// ImportChoice is one of several.
+type ImportChoice struct {
+	// The id, or the name or the key.
+	//
+	// +kubebuilder:validation:MaxLength=512
+	ID string `json:"id"`
+
+	// What it is.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Label string `json:"label,omitempty"`
+}
+
+// VirtualMachineTemplateImportList is a list of VirtualMachineTemplateImports.
+//
+// +kubebuilder:object:root=true
+type VirtualMachineTemplateImportList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// The imports.
+	Items []VirtualMachineTemplateImport `json:"items"`
+}

@@ -1,0 +1,89 @@
+package artifacts
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/spf13/cobra"
+
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/sources/artifacts"
+)
+
+// Registry has the flags of connections to registries.
+type Registry struct {
+	user, authority     string
+	password            bool
+	plain, unverified   bool
+	in                  io.Reader
+	timeout, idle, wait time.Duration
+}
+
+// AddFlags adds the flags.
+func (r *Registry) AddFlags(cmd *cobra.Command, program options.Program) {
+	r.in, r.timeout, r.idle = program.Streams.In, 30*time.Second, time.Minute
+	flags := cmd.Flags()
+	flags.StringVarP(&r.user, "username", "u", "", "User of the registry, instead of the credentials of docker's configuration; with --password-stdin")
+	flags.BoolVar(&r.password, "password-stdin", false, "Read the password of --username from standard input")
+	flags.StringVar(&r.authority, "ca-file", "", "`FILE` with certificate authorities in PEM, beside those of the system")
+	flags.BoolVar(&r.plain, "plain-http", false, "Connect to the registry without TLS")
+	flags.BoolVar(&r.unverified, "insecure-skip-tls-verify", false, "Do not verify the certificate of the registry")
+}
+
+// maxPassword bounds a password, in bytes.
+const maxPassword = 64 << 10
+
+// options are those of the connections.
+func (r *Registry) options() (artifacts.Options, error) {
+	if (r.user != "") != r.password {
+		return artifacts.Options{}, options.Usagef("--username and --password-stdin belong together")
+	}
+	o := artifacts.Options{Keychain: authn.DefaultKeychain, Insecure: r.plain, Stall: r.idle, Pause: r.wait}
+	if r.user != "" {
+		password, err := io.ReadAll(io.LimitReader(r.in, maxPassword))
+		if err != nil {
+			return o, fmt.Errorf("reading the password: %w", err)
+		}
+		o.Keychain = artifacts.Credentials(r.user, strings.TrimRight(string(password), "\r\n"))
+	}
+	settings := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: r.unverified} //nolint:gosec // the user says so
+	if r.authority != "" {
+		content, err := os.ReadFile(r.authority)
+		if err != nil {
+			return o, err
+		}
+		if settings.RootCAs, err = x509.SystemCertPool(); err != nil {
+			settings.RootCAs = x509.NewCertPool()
+		}
+		if !settings.RootCAs.AppendCertsFromPEM(content) {
+			return o, options.Usagef("--ca-file: %s has no certificate in PEM", r.authority)
+		}
+	}
+	o.Transport = &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: r.timeout}).DialContext, TLSClientConfig: settings, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: r.timeout, ResponseHeaderTimeout: 5 * time.Minute, IdleConnTimeout: r.idle, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+	}
+	return o, nil
+}
+
+// referenceOf parses an argument. With an identifier, it must have a tag or a digest.
+func referenceOf(text string, identifier bool) (artifacts.Reference, error) {
+	reference, err := artifacts.ParseReference(text)
+	switch {
+	case err != nil:
+		return reference, options.Usagef("%q: %w", text, err)
+	case identifier && !reference.Named:
+		return reference, options.Usagef("%q: name a tag or a digest, such as oci://quay.io/templates/fedora:42", text)
+	case !identifier && reference.Named:
+		return reference, options.Usagef("%q: name a repository, without a tag and without a digest", text)
+	}
+	return reference, nil
+}

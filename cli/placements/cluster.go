@@ -1,0 +1,146 @@
+package placements
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/virtward/virtward/placement"
+)
+
+// pageSize is the number of objects that are read together, and maxObjects bounds the other lists than those of nodes and pods.
+const (
+	pageSize   = 500
+	maxObjects = 50_000
+)
+
+// Resources that are read.
+var (
+	nodes           = corev1.SchemeGroupVersion.WithResource("nodes")
+	pods            = corev1.SchemeGroupVersion.WithResource("pods")
+	namespaces      = corev1.SchemeGroupVersion.WithResource("namespaces")
+	claims          = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+	volumes         = corev1.SchemeGroupVersion.WithResource("persistentvolumes")
+	quotas          = corev1.SchemeGroupVersion.WithResource("resourcequotas")
+	limitRanges     = corev1.SchemeGroupVersion.WithResource("limitranges")
+	classes         = storagev1.SchemeGroupVersion.WithResource("storageclasses")
+	csiNodes        = storagev1.SchemeGroupVersion.WithResource("csinodes")
+	priorityClasses = schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")
+)
+
+// Found is what was read.
+type Found struct {
+	placement.Cluster
+	// Unread name what the user may not read, and what is assumed instead.
+	Unread []string
+}
+
+// Read reads a cluster. The namespace is that of the virtual machine; an empty one reads claims, quotas and limit ranges of all
+// namespaces. What the user may not read is a note, except nodes.
+func Read(ctx context.Context, client dynamic.Interface, namespace string) (*Found, error) {
+	r := &reader{ctx: ctx, client: client, found: &Found{}}
+	c, unknown := &r.found.Cluster, &r.found.Unknown
+	err := List(ctx, client, nodes, "", "", placement.MaxNodes, func(n *corev1.Node) { c.Nodes = append(c.Nodes, placement.TrimNode(n)) })
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w: use --nodes FILE with the output of kubectl get nodes -o yaml, or ask a user who may list them", err)
+	}
+	unknown.Pods = read(r, pods, "", placement.MaxPods, "nodes count as empty", func(p *corev1.Pod) {
+		if trimmed := placement.TrimPod(p); trimmed != nil {
+			c.Pods = append(c.Pods, trimmed)
+		}
+	})
+	unknown.Namespaces = r.namespaces(namespace)
+	unknown.Claims = read(r, claims, namespace, maxObjects, "claims are not checked", keep(&c.Claims))
+	unknown.Volumes = read(r, volumes, "", maxObjects, "nodes can mount all volumes", keep(&c.Volumes))
+	unknown.Classes = read(r, classes, "", maxObjects, "claims without a volume are not checked", keep(&c.Classes))
+	unknown.CSINodes = read(r, csiNodes, "", placement.MaxNodes, "nodes can attach any number of volumes", keep(&c.CSINodes))
+	unknown.Quotas = read(r, quotas, namespace, maxObjects, "quotas are not checked", keep(&c.Quotas))
+	unknown.LimitRanges = read(r, limitRanges, namespace, maxObjects, "limit ranges are not checked", keep(&c.LimitRanges))
+	unknown.PriorityClasses = read(r, priorityClasses, "", maxObjects, "priority classes are not checked", keep(&c.PriorityClasses))
+	return r.found, r.err
+}
+
+// reader reads lists. The first error that is not about permissions ends it.
+type reader struct {
+	ctx    context.Context
+	client dynamic.Interface
+	found  *Found
+	err    error
+}
+
+// namespaces reads the labels of all namespaces, or at least those of the one.
+func (r *reader) namespaces(name string) (unknown bool) {
+	unknown = read(r, namespaces, "", maxObjects, "affinities know only the names of namespaces", keep(&r.found.Namespaces))
+	if !unknown || name == "" || r.err != nil {
+		return unknown
+	}
+	one, err := r.client.Resource(namespaces).Get(r.ctx, name, metav1.GetOptions{})
+	if err == nil {
+		typed := &corev1.Namespace{}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, typed) == nil {
+			r.found.Namespaces = []*corev1.Namespace{typed}
+		}
+	}
+	return unknown
+}
+
+func keep[T any](into *[]*T) func(*T) {
+	return func(one *T) { *into = append(*into, one) }
+}
+
+// read reads a list, and reports whether the user may not. The text says what is assumed then.
+func read[T any](r *reader, resource schema.GroupVersionResource, namespace string, limit int, assumed string, each func(*T)) (unknown bool) {
+	if r.err != nil {
+		return true
+	}
+	err := List(r.ctx, r.client, resource, namespace, "", limit, each)
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		r.found.Unread = append(r.found.Unread, fmt.Sprintf("you may not list %s: %s", resource.GroupResource(), assumed))
+		return true
+	case err != nil:
+		r.err = fmt.Errorf("listing %s: %w", resource.Resource, err)
+		return true
+	}
+	return false
+}
+
+// errTooMany is the error for a list beyond its bound.
+var errTooMany = errors.New("too many objects")
+
+// List reads a list in pages, of a namespace or of all, with a label selector or without. More objects than the limit are an error.
+func List[T any](ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource, namespace, selector string, limit int, each func(*T)) error {
+	var in dynamic.ResourceInterface = client.Resource(resource)
+	if namespace != "" {
+		in = client.Resource(resource).Namespace(namespace)
+	}
+	count := 0
+	for query := (metav1.ListOptions{Limit: pageSize, LabelSelector: selector}); ; {
+		list, err := in.List(ctx, query)
+		if err != nil {
+			return err
+		}
+		if count += len(list.Items); count > limit {
+			return fmt.Errorf("%w: more than %d", errTooMany, limit)
+		}
+		for i := range list.Items {
+			one := new(T)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, one); err != nil {
+				return fmt.Errorf("%s: %w", list.Items[i].GetName(), err)
+			}
+			each(one)
+		}
+		if query.Continue = list.GetContinue(); query.Continue == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package template
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/printers"
+	"github.com/virtward/virtward/ovf"
+)
+
+// importing has the flags of template import.
+type importing struct {
+	program options.Program
+	options.Sources
+
+	url, name, output         string
+	spec                      v1beta1.VirtualMachineTemplateImportSpec
+	verify, secret, authority string
+	class, mode               string
+	instancetype, preference  string
+	networks, properties      map[string]string
+	ttl, timeout              time.Duration
+	hasTTL, watch             bool
+}
+
+func newImport(program options.Program) *cobra.Command {
+	i := &importing{program: program, Sources: options.NewSources(), output: printers.YAML}
+	cmd := &cobra.Command{
+		Use:   "import URL [NAME]",
+		Short: "Make a template of a virtual appliance",
+		Long: `Make a template of a virtual appliance: an OVA on a web server.
+
+import prints a VirtualMachineTemplateImport: apply it with kubectl create. The cluster then reads the descriptor, imports the disks
+and creates the template. The import has the name of the file, unless you name another.
+
+With --watch, import sends it itself, and shows the progress until the template is complete. The exit code is 1 if the import fails. If
+you interrupt the command, the import continues in the cluster.
+
+ova inspect shows before what comes out, and which choices a file offers. You need permission to create
+virtualmachinetemplateimports, virtualmachinetemplates and datavolumes in the namespace, and to get the Secret and the ConfigMap that
+you name.`,
+		Example: program.Examples(`  # Import an appliance, and wait for its template
+  PROGRAM template import https://appliances.example.com/harbour-light.ova -n templates --accept-eula --watch
+
+  # Map a network, require a manifest, and store the disks in a class
+  PROGRAM template import https://appliances.example.com/harbour-light.ova harbour -n templates \
+    --network Sea=lab/sea --verify Require --storage-class fast | kubectl create -f -`),
+		Args: func(cmd *cobra.Command, args []string) error {
+			i.hasTTL = cmd.Flags().Changed("ttl")
+			return i.validate(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return i.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&i.spec.TemplateName, "template-name", "", "Name of the template; that of the import if empty")
+	flags.StringVar(&i.secret, "secret", "", "Secret with accessKeyId and secretKey, the user name and the password for the URL")
+	flags.StringVar(&i.authority, "cert-configmap", "", "ConfigMap with certificates of authorities that verify the server")
+	flags.StringVar(&i.spec.Checksum, "checksum", "", "Digest of the whole file: sha256:HEX or sha512:HEX")
+	flags.StringVar(&i.verify, "verify", "", "How the manifest is used: "+strings.Join(verifications(), ", ")+"; IfPresent if empty")
+	flags.StringToStringVar(&i.networks, "network", nil, "What a network of the descriptor becomes: NETWORK=NAME, NETWORK=NAMESPACE/NAME, NETWORK=pod or NETWORK=none")
+	flags.StringVar(&i.class, "storage-class", "", "StorageClass of the volumes; that of the cluster if empty")
+	flags.StringVar(&i.mode, "access-mode", "", "Access mode of the volumes: "+strings.Join(accessModes(), ", ")+"; that of the StorageProfile if empty")
+	flags.StringVar(&i.instancetype, "instancetype", "", "Instancetype in place of the CPU and the memory: NAME of a VirtualMachineClusterInstancetype, or KIND/NAME")
+	flags.StringVar(&i.preference, "preference", "", "Preference in place of that of the operating system: NAME of a VirtualMachineClusterPreference, or KIND/NAME")
+	flags.StringVar(&i.spec.DeploymentOption, "deployment-option", "", "Deployment option of the descriptor; its default if empty")
+	flags.StringVar(&i.spec.VirtualSystem, "virtual-system", "", "Virtual system of the descriptor, if it has several")
+	flags.BoolVar(&i.spec.AcceptEula, "accept-eula", false, "Accept the license of the appliance")
+	flags.StringToStringVar(&i.properties, "property", nil, "Default of a property of the descriptor: KEY=VALUE")
+	flags.BoolVar(&i.spec.Lax, "lax", false, "Drop required parts of the descriptor that have no equivalent")
+	flags.DurationVar(&i.ttl, "ttl", 0, "Delete the completed import after this time, such as 1h; by default it is kept")
+	flags.BoolVar(&i.watch, "watch", false, "Send the import, and show the progress until the template is complete")
+	flags.DurationVar(&i.timeout, "timeout", 0, "Time to wait with --watch; 0 waits without a limit")
+	flags.StringVarP(&i.output, "output", "o", i.output, "What to print: yaml, json")
+	options.AddClusterFlags(cmd, i.Config, ", for --watch and the namespace", "Namespace of the import and of the template")
+	options.CompleteFlags(cmd, map[string][]string{"output": {printers.YAML, printers.JSON}, "verify": verifications(), "access-mode": accessModes()})
+	return cmd
+}
+
+// verifications are the values of --verify.
+func verifications() []string {
+	return []string{string(v1beta1.ImportVerifyIfPresent), string(v1beta1.ImportVerifyRequire), string(v1beta1.ImportVerifySkip)}
+}
+
+// accessModes are the values of --access-mode.
+func accessModes() []string {
+	return []string{"ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"}
+}
+
+func (i *importing) validate(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0 || len(args) > 2:
+		return options.Usagef("name one URL%s", options.SeeHelp(cmd))
+	case i.ttl < 0 || i.ttl%time.Second != 0 || i.ttl > math.MaxInt32*time.Second:
+		return options.Usagef("--ttl %s: use whole seconds, from 0 to %d", i.ttl, math.MaxInt32)
+	case i.timeout != 0 && !i.watch:
+		return options.Usagef("--timeout needs --watch")
+	case i.timeout < 0:
+		return options.Usagef("--timeout %s: must not be negative", i.timeout)
+	}
+	i.url = args[0]
+	parsed, err := url.Parse(i.url)
+	switch {
+	case strings.HasPrefix(i.url, "oci://"):
+		return options.Usagef("%s: this version imports no OCI artifacts: put the OVA on a web server", i.url)
+	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "":
+		return options.Usagef("%s: this version imports only URLs with the scheme http or https: put the file on a web server, or use ova convert", i.url)
+	case parsed.User != nil:
+		return options.Usagef("the URL has credentials: put them into a Secret, and name it with --secret")
+	}
+	if i.name = ovf.Name(ovf.FileName(path.Base(parsed.Path))); len(args) == 2 {
+		i.name = args[1]
+	}
+	for flag, of := range map[string][]string{"verify": verifications(), "access mode": accessModes()} {
+		if err := options.OptionalOneOf(flag, map[string]string{"verify": i.verify, "access mode": i.mode}[flag], of); err != nil {
+			return err
+		}
+	}
+	return options.OneOf("output", i.output, []string{printers.YAML, printers.JSON})
+}
+
+func (i *importing) run(ctx context.Context) error {
+	namespace, _, err := i.Config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	object, err := i.object(namespace)
+	if err != nil {
+		return err
+	}
+	if !i.watch {
+		return printers.Document(i.program.Streams.Out, i.output, object.Object)
+	}
+	cluster, err := options.Connect(i.Config)
+	if err != nil {
+		return err
+	}
+	all := cluster.Client.Resource(v1beta1.GroupVersion.WithResource("virtualmachinetemplateimports")).Namespace(namespace)
+	created, err := all.Create(ctx, object, metav1.CreateOptions{FieldManager: "kubectl-virtward"})
+	if err != nil {
+		return fmt.Errorf("creating the import: %w", err)
+	}
+	w := &watcher{requests: all, created: created, streams: i.program.Streams, timeout: i.timeout, pause: watchPause, object: "import", work: "import"}
+	return w.run(ctx)
+}
+
+// object is the import that the flags describe.
+func (i *importing) object(namespace string) (*unstructured.Unstructured, error) {
+	spec := i.spec
+	spec.Source.HTTP = &v1beta1.ImportHTTP{URL: i.url, SecretRef: i.secret, CertConfigMap: i.authority}
+	spec.Verify = v1beta1.ImportVerify(i.verify)
+	spec.Properties = i.properties
+	for source, target := range i.networks {
+		spec.NetworkMappings = append(spec.NetworkMappings, v1beta1.NetworkMapping{Source: source, Target: target})
+	}
+	slices.SortFunc(spec.NetworkMappings, func(a, b v1beta1.NetworkMapping) int { return strings.Compare(a.Source, b.Source) })
+	if i.class != "" || i.mode != "" {
+		spec.Storage = &v1beta1.ImportStorage{Class: i.class, AccessMode: i.mode}
+	}
+	if kind, name := kindAndName(i.instancetype); name != "" {
+		spec.Instancetype = &v1beta1.ImportInstancetype{Kind: kind, Name: name}
+	}
+	if kind, name := kindAndName(i.preference); name != "" {
+		spec.Preference = &v1beta1.ImportPreference{Kind: kind, Name: name}
+	}
+	if i.hasTTL {
+		spec.TTLSecondsAfterFinished = new(int32(i.ttl / time.Second)) //nolint:gosec // validate bounds it
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1beta1.VirtualMachineTemplateImport{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: apikinds.VirtualMachineTemplateImport},
+		ObjectMeta: metav1.ObjectMeta{Name: i.name, Namespace: namespace}, Spec: spec,
+	})
+	if err != nil {
+		return nil, err
+	}
+	delete(object, "status")
+	return &unstructured.Unstructured{Object: object}, nil
+}
+
+// kindAndName splits KIND/NAME. A name has no kind.
+func kindAndName(text string) (kind, name string) {
+	if kind, name, found := strings.Cut(text, "/"); found {
+		return kind, name
+	}
+	return "", text
+}

@@ -1,0 +1,81 @@
+package template
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/virtward/virtward/cli/options"
+)
+
+// imported runs template import.
+func imported(args ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := newImport(options.Program{Streams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}})
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	err := cmd.Execute()
+	return out.String(), err
+}
+
+// TestImport holds the import that the flags describe.
+func TestImport(t *testing.T) {
+	got, err := imported("https://example.com/ova/Harbour_Light.ova?signature=a", "-n", "templates", "--network", "Sea=lab/sea", "--network", "Air=none", "--secret", "login",
+		"--storage-class", "fast", "--instancetype", "u1.small", "--preference", "VirtualMachinePreference/mine", "--property", "a.b=c", "--accept-eula", "--verify", "Require", "--ttl", "1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `apiVersion: template.kubevirt.io/v1beta1
+kind: VirtualMachineTemplateImport
+metadata:
+  name: harbour-light
+  namespace: templates
+spec:
+  acceptEula: true
+  instancetype:
+    name: u1.small
+  networkMappings:
+  - source: Air
+    target: none
+  - source: Sea
+    target: lab/sea
+  preference:
+    kind: VirtualMachinePreference
+    name: mine
+  properties:
+    a.b: c
+  source:
+    http:
+      secretRef: login
+      url: https://example.com/ova/Harbour_Light.ova?signature=a
+  storage:
+    class: fast
+  ttlSecondsAfterFinished: 3600
+  verify: Require
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestImportRejects holds the messages about wrong command lines.
+func TestImportRejects(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                       "name one URL",
+		"a.ova":                                  "a.ova: this version imports only URLs with the scheme http or https: put the file on a web server, or use ova convert",
+		"oci://example.com/a":                    "this version imports no OCI artifacts",
+		"https://u:p@example.com/a.ova":          "the URL has credentials: put them into a Secret, and name it with --secret",
+		"https://example.com/a.ova --verify Yes": "IfPresent",
+		"https://example.com/a.ova --timeout 1m": "--timeout needs --watch",
+		"https://example.com/a.ova --ttl 1ms":    "--ttl 1ms: use whole seconds",
+	} {
+		if _, err := imported(strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package virtualimages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/virtualimages/uploadproxy"
+	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/virtualimages"
+)
+
+// The kinds of CDI that an upload uses.
+var (
+	tokenRequests = schema.GroupVersionResource{Group: "upload.cdi.kubevirt.io", Version: "v1beta1", Resource: "uploadtokenrequests"}
+	configs       = schema.GroupVersionResource{Group: "cdi.kubevirt.io", Version: "v1beta1", Resource: "cdiconfigs"}
+)
+
+// transfer is one upload: the image, its file and the proxy.
+type transfer struct {
+	*upload
+
+	in    *connected
+	file  *uploadproxy.File
+	proxy *uploadproxy.Client
+	// image is the image in the cluster; nil before it is created.
+	image *unstructured.Unstructured
+	line  *sendProgress
+}
+
+// transfer prepares an upload. It finds the proxy first, so that no image is created that cannot be uploaded.
+func (u *upload) transfer(ctx context.Context, in *connected, file *uploadproxy.File) (*transfer, error) {
+	t := &transfer{upload: u, in: in, file: file, line: newSendProgress(u.program.Streams.ErrOut, file.Size)}
+	authorities, err := u.authorities()
+	if err != nil {
+		return nil, err
+	}
+	url := u.proxy
+	if url == "" || len(authorities) == 0 && !u.insecure {
+		found, err := t.config(ctx)
+		if err != nil && url == "" {
+			return nil, err
+		}
+		if url == "" {
+			url = found.url
+		}
+		if len(authorities) == 0 {
+			authorities = found.authorities
+		}
+	}
+	t.proxy, err = uploadproxy.New(uploadproxy.Options{
+		URL: url, Authorities: authorities, Insecure: u.insecure, Token: t.token, Sent: t.line.sent, Again: t.again,
+	})
+	if err == nil {
+		err = t.proxy.Reach(ctx)
+	}
+	return t, err //nolint:wrapcheck // it says which flag is wrong
+}
+
+// proxyConfig is what CDI's configuration says about the proxy.
+type proxyConfig struct {
+	url         string
+	authorities []byte
+}
+
+func (t *transfer) config(ctx context.Context) (proxyConfig, error) {
+	const remedy = "give the URL of CDI's upload proxy with --uploadproxy-url"
+	read, err := t.in.client.Resource(configs).Get(ctx, "config", metav1.GetOptions{})
+	if err != nil {
+		return proxyConfig{}, fmt.Errorf("reading the cdiconfig config: %w: %s", err, remedy)
+	}
+	field := func(path ...string) string {
+		text, _, _ := unstructured.NestedString(read.Object, path...)
+		return text
+	}
+	found := proxyConfig{url: field("spec", "uploadProxyURLOverride"), authorities: []byte(field("status", "uploadProxyCA"))}
+	if found.url == "" {
+		found.url = field("status", "uploadProxyURL")
+	}
+	if found.url == "" {
+		return found, errors.New("the cdiconfig config has no URL of the upload proxy: " + remedy)
+	}
+	return found, nil
+}
+
+// run creates the image, sends the file, and waits as the flags say.
+func (t *transfer) run(ctx context.Context) (*unstructured.Unstructured, error) {
+	if err := t.claim(ctx); err != nil {
+		return nil, err
+	}
+	w := newWatcher(t.in, t.image, t.program.Streams, t.timeout)
+	w.until = awaitsFile
+	waiting, err := w.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sum, err := t.send(ctx, waiting)
+	switch {
+	case errors.Is(err, errComplete), uploadproxy.Done(err):
+		fmt.Fprintln(t.program.Streams.ErrOut, "CDI has a file of this image already: it is not replaced")
+	case err != nil:
+		return nil, fmt.Errorf("uploading %s: %w", t.upload.file, err)
+	default:
+		fmt.Fprintf(t.program.Streams.ErrOut, "The file is uploaded: %s\n", sum)
+	}
+	if !t.wait {
+		return t.image, nil
+	}
+	w = newWatcher(t.in, t.image, t.program.Streams, t.timeout)
+	w.converting = true
+	return w.run(ctx)
+}
+
+// send sends the file of an image that waits for it.
+func (t *transfer) send(ctx context.Context, waiting *unstructured.Unstructured) (string, error) {
+	image, err := decoded(waiting)
+	if err != nil {
+		return "", err
+	}
+	if image.Status.Ready {
+		return "", errComplete
+	}
+	defer t.line.end()
+	return t.proxy.Send(ctx, t.file) //nolint:wrapcheck // the caller wraps it
+}
+
+// claim creates the image, or finds the one that an earlier upload created.
+func (t *transfer) claim(ctx context.Context) error {
+	created, err := t.create.create(ctx, t.in)
+	if err == nil {
+		t.image = created
+		return nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	read, err := t.in.Get(ctx, t.name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("VirtualImage %s/%s: %w", t.in.namespace, t.name, explained(err))
+	}
+	exists, err := decoded(read)
+	if err != nil {
+		return err
+	}
+	if err := t.continues(exists); err != nil {
+		return fmt.Errorf("VirtualImage %s/%s exists: %w", t.in.namespace, t.name, err)
+	}
+	t.image = read
+	return nil
+}
+
+// continues says why an upload cannot continue with an image that exists; nil if it can.
+func (t *transfer) continues(exists *v1alpha1.VirtualImage) error {
+	want := t.specFlags.image(t.in.namespace).Spec
+	if want.ContainerFormat == "" {
+		want.ContainerFormat = v1alpha1.ContainerBare
+	}
+	switch {
+	case exists.DeletionTimestamp != nil:
+		return errors.New("it is being deleted")
+	case exists.Spec.Upload == nil:
+		return errors.New("it is imported from a URL: use another name")
+	case exists.Status.Ready, meta.IsStatusConditionTrue(exists.Status.Conditions, v1alpha1.ConditionImported):
+		return errors.New("it is complete, and an image is not replaced: use another name")
+	case !equality.Semantic.DeepEqual(exists.Spec, want):
+		return errors.New("it waits for another file: its format, its size or other fields differ. Delete it, or use another name")
+	}
+	return fault(exists)
+}
+
+// awaitsFile reports whether the backend of an image waits for its file.
+func awaitsFile(image *v1alpha1.VirtualImage) bool {
+	c := meta.FindStatusCondition(image.Status.Conditions, v1alpha1.ConditionImported)
+	return c != nil && c.Reason == virtualimages.ReasonUploadPending
+}
+
+// token requests a token of CDI, with the rights of the user.
+func (t *transfer) token(ctx context.Context) (string, error) {
+	request := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": tokenRequests.GroupVersion().String(), "kind": "UploadTokenRequest",
+		"metadata": map[string]any{"name": t.name, "namespace": t.in.namespace},
+		"spec":     map[string]any{"pvcName": virtualimages.VolumeName(t.name, t.image.GetUID())},
+	}}
+	answer, err := t.in.client.Resource(tokenRequests).Namespace(t.in.namespace).Create(ctx, request, metav1.CreateOptions{FieldManager: manager})
+	if err != nil {
+		return "", fmt.Errorf("requesting a token of CDI: %w", err)
+	}
+	token, _, _ := unstructured.NestedString(answer.Object, "status", "token")
+	if token == "" {
+		return "", errors.New("CDI answers a request for a token without one")
+	}
+	return token, nil
+}
+
+// errComplete ends an upload whose image has its file.
+var errComplete = errors.New("the image is complete")
+
+// again tells why a request is repeated, and ends the upload of an image that awaits no file.
+func (t *transfer) again(ctx context.Context, reason error) error {
+	read, err := t.in.Get(ctx, t.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && read.GetUID() != t.image.GetUID():
+		return errors.New("the image was deleted")
+	case err == nil:
+		image, err := decoded(read)
+		if err != nil {
+			return err
+		}
+		if image.Status.Ready {
+			return errComplete
+		}
+		if err := fault(image); err != nil {
+			return err
+		}
+		if image.DeletionTimestamp != nil {
+			return errors.New("the image is being deleted")
+		}
+	}
+	t.line.again(reason)
+	return nil
+}
+
+// sendProgress shows how much of a file was sent: in one line of a terminal, and elsewhere in a line for each tenth.
+type sendProgress struct {
+	out  io.Writer
+	line *options.Progress
+	size int64
+	// shown is the last text, and reported the last tenth.
+	shown    string
+	reported int64
+	reasons  []string
+}
+
+func newSendProgress(w io.Writer, size int64) *sendProgress {
+	return &sendProgress{out: w, line: options.NewProgress(w), size: size}
+}
+
+func (p *sendProgress) sent(bytes int64) {
+	fraction := float64(bytes) / float64(max(1, p.size))
+	text := fmt.Sprintf("%d%% of %s", int(fraction*100), virtualimages.FormatSize(p.size))
+	if p.line.IsTerminal() {
+		if text != p.shown {
+			p.shown = text
+			p.line.Line(options.Bar(fraction) + " " + text)
+		}
+		return
+	}
+	if tenth := int64(fraction * 10); tenth > p.reported {
+		p.reported = tenth
+		fmt.Fprintf(p.out, "Uploading: %s\n", text)
+	}
+}
+
+// again writes each reason once.
+func (p *sendProgress) again(reason error) {
+	p.line.End()
+	p.reported, p.shown = 0, ""
+	if text := texts.OneLine(reason.Error()); !slices.Contains(p.reasons, text) {
+		p.reasons = append(p.reasons, text)
+		fmt.Fprintf(p.out, "Trying again: %s\n", text)
+	}
+}
+
+func (p *sendProgress) end() { p.line.End() }

@@ -1,0 +1,179 @@
+package why
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/claims"
+	"github.com/virtward/virtward/cli/explanation"
+	"github.com/virtward/virtward/cli/placements"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/launcher"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/placement"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/startup"
+)
+
+// snapshot is what was read, prepared for placements.
+type snapshot struct {
+	found *placements.Found
+	*placement.Snapshot
+}
+
+func (p *placer) snapshot(ctx context.Context, namespace string) (*snapshot, error) {
+	key := namespace
+	if p.cluster == nil {
+		key = ""
+	}
+	if known := p.known[key]; known != nil {
+		return known, nil
+	}
+	found, err := p.read(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	prepared, err := placement.NewSnapshot(&found.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	p.known[key] = &snapshot{found: found, Snapshot: prepared}
+	return p.known[key], nil
+}
+
+// report finds out why a virtual machine does not run, or where it can.
+func (p *placer) report(ctx context.Context, subject manifests.Document) (*Report, error) {
+	result, err := p.evaluator.EvaluateMade(ctx, subject)
+	if err != nil {
+		return nil, err
+	}
+	r, err := newReport(subject, p.evaluator.Facts(), result)
+	if err != nil {
+		return nil, err
+	}
+	r.Unknown = p.evaluator.Unknown(ctx, result)
+	history := &startup.Input{}
+	if subject.Source == offline.SourceCluster {
+		history, err = p.history(ctx, subject, r)
+		if err != nil {
+			return nil, err
+		}
+		r.Symptoms = startup.Symptoms(history)
+		if !startup.Places(history, r.Symptoms) {
+			r.answer(nil)
+			return r, nil
+		}
+	}
+	if result.Verdict == nil || result.Verdict.Spec == nil {
+		r.answer(nil)
+		return r, nil
+	}
+	cluster, err := p.snapshot(ctx, result.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	r.Unread = append(r.Unread, cluster.found.Unread...)
+	in, err := p.evaluator.LauncherInput(result.Verdict)
+	if err != nil {
+		return nil, err
+	}
+	rendered := r.render(in, cluster.found, result.Namespace)
+	if rendered == nil {
+		r.answer(nil)
+		return r, nil
+	}
+	r.Assumptions = append(r.Assumptions, rendered.Assumptions...)
+	for _, remark := range rendered.Remarks {
+		r.Remarks = append(r.Remarks, remark.Field+": "+remark.Text)
+	}
+	s := &placement.Subject{Pod: rendered.Pod.DeepCopy(), Launcher: rendered, VMI: in.VMI, Changes: in.Changes}
+	s.Pod.Namespace = result.Namespace
+	withoutState(s.Pod)
+	if len(history.Pods) > 0 && history.Pods[0].Spec.NodeName == "" {
+		s.Pod = history.Pods[0]
+	}
+	placed := cluster.Place(s)
+	r.add(placed)
+	r.answer(placed)
+	return r, nil
+}
+
+// statePlaceholder is the name of the claim with the persistent state, which KubeVirt makes before the pod.
+const statePlaceholder = "persistent-state-that-kubevirt-makes"
+
+// render renders the pod with what is known of the namespace; nil if KubeVirt cannot, and then the report has the reason.
+func (r *Report) render(in *launcher.Input, found *placements.Found, namespace string) *launcher.Result {
+	known := *in
+	known.Image, known.QEMUTimeout = "virt-launcher", "240s" // no node depends on them
+	known.Cluster = launcherCluster(in.VMI, found, namespace)
+	result, err := launcher.Render(&known)
+	if err != nil {
+		known.Cluster = launcher.Cluster{}
+		result, err = launcher.Render(&known)
+	}
+	if err != nil {
+		r.podError = err.Error()
+	}
+	return result
+}
+
+// launcherCluster is what the pod depends on of a namespace. Claims that are missing are a reason of the nodes.
+func launcherCluster(vmi *v1.VirtualMachineInstance, found *placements.Found, namespace string) launcher.Cluster {
+	state := statePlaceholder
+	c := launcher.Cluster{Claims: map[string]launcher.Claim{}, StateClaim: &state, Quotas: []string{}, NamespaceLabels: map[string]string{}}
+	for i := range vmi.Spec.Volumes {
+		if name := claims.OfVolume(&vmi.Spec.Volumes[i]); name != "" {
+			c.Claims[name] = launcher.Claim{}
+		}
+	}
+	for _, claim := range found.Claims {
+		if claim.Namespace != namespace {
+			continue
+		}
+		c.Claims[claim.Name] = launcher.Claim{
+			UID: string(claim.UID), Block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
+			Shared: slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany),
+		}
+		if claim.Labels["persistent-state-for"] == vmi.Name {
+			state = claim.Name
+		}
+	}
+	for _, q := range found.Quotas {
+		if q.Namespace == namespace {
+			for _, name := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
+				c.Quotas = append(c.Quotas, string(name))
+			}
+		}
+	}
+	for _, n := range found.Namespaces {
+		if n.Name == namespace {
+			maps.Copy(c.NamespaceLabels, n.Labels)
+		}
+	}
+	return c
+}
+
+// withoutState removes the volume of a claim that KubeVirt has not made yet.
+func withoutState(p *corev1.Pod) {
+	p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == statePlaceholder
+	})
+}
+
+// newReport is the report of a virtual machine that was evaluated.
+func newReport(subject manifests.Document, facts *platform.Facts, result *evaluator.Result) (*Report, error) {
+	e, err := explanation.New(subject, facts, result)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{APIVersion: explanation.APIVersion, Kind: Kind, Source: e.Source, Object: e.Object, Warnings: append(e.FactsWarnings(), e.OwnWarnings()...)}
+	for _, f := range e.Rejections() {
+		r.Rejections = append(r.Rejections, f.String())
+	}
+	return r, nil
+}

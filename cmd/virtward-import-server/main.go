@@ -1,0 +1,174 @@
+// Command virtward-import-server serves the disks of one import of a VM template to CDI. It is a program of its own: its pods run in the
+// namespaces of users with their credentials, so it has no client of the API server, and nothing else in it.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/virtward/virtward/cmd/internal/startup"
+	"github.com/virtward/virtward/importserver"
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/web"
+	"github.com/virtward/virtward/webhooks/serving"
+)
+
+// version is set by the linker.
+var version = "development"
+
+// The limits of a source.
+const (
+	// timeout bounds each connection and the wait for each answer, stall the time without a byte.
+	timeout = 30 * time.Second
+	stall   = 2 * time.Minute
+	// maxFile bounds the files beside the plan in bytes.
+	maxFile = 1 << 20
+)
+
+func main() { startup.Main(command()) }
+
+// options are the flags.
+type options struct {
+	log           startup.Log
+	plan, address string
+	grace         time.Duration
+}
+
+func command() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "virtward-import-server",
+		Short: "Serve the disks of an import to CDI",
+		Long: `Serves each disk of a package of OVF as a file over HTTPS, to requests with a token. The plan names the places of the disks: ranges of
+files on web servers, or files of a volume. No disk is stored. The server inspects the header of an image before its first byte, continues
+broken connections to web servers, and withholds the end of a disk whose digest is another one than in the plan. It has no client of the
+API server.`,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	o.log.AddFlags(flags)
+	flags.StringVar(&o.plan, "plan", "", "file with the plan in JSON")
+	flags.StringVar(&o.address, "address", ":8443", "address of the disks, /status, /metrics and /healthz")
+	flags.DurationVar(&o.grace, "grace", 20*time.Second, "time for the transfers in progress when the process ends")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	log, err := o.log.Begin()
+	if err != nil {
+		return err
+	}
+	if o.plan == "" {
+		return errors.New("--plan is empty: name the file of the plan")
+	}
+	plan, err := readPlan(o.plan)
+	if err != nil {
+		return fmt.Errorf("--plan: %w", err)
+	}
+	client, err := newClient(plan)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	token, err := readText(plan.Serving.TokenFile)
+	if err != nil {
+		return fmt.Errorf("reading the token: %w", err)
+	}
+	certificate, err := tls.LoadX509KeyPair(plan.Serving.CertificateFile, plan.Serving.KeyFile)
+	if err != nil {
+		return fmt.Errorf("reading the certificate: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	server, err := importserver.New(importserver.Options{
+		Plan: plan, Token: token, Client: client, Log: log, Metrics: registry,
+		Scrapes: promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}),
+	})
+	if err != nil {
+		return err
+	}
+	connections, err := serving.NewMetrics(registry)
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	listening, err := serving.Listen(serving.Options{
+		Name: "imports", Address: o.address, TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}},
+		Route: func(r *http.Request) http.Handler { return server.Route(r) }, Limits: serving.ImportLimits(),
+		Metrics: connections, Log: log, ShutdownTimeout: o.grace,
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("starting", "version", version, "address", listening.Listener.Addr().String(), "disks", len(plan.Disks))
+	return listening.Start(ctx)
+}
+
+// newClient returns the client of the URLs of a plan.
+func newClient(plan *transfer.Plan) (*web.Client, error) {
+	permitted, err := plan.Sources.Permitted()
+	if err != nil {
+		return nil, err
+	}
+	o := web.Options{
+		Sources: permitted, Timeout: timeout, Stall: stall, Proxy: http.ProxyFromEnvironment,
+		Connections: importserver.MaxAnswers + 1, HTTP1: true,
+	}
+	if plan.AuthoritiesFile != "" {
+		if o.Authorities, err = readFile(plan.AuthoritiesFile, maxFile); err != nil {
+			return nil, fmt.Errorf("reading the authorities: %w", err)
+		}
+	}
+	if c := plan.Credentials; c != nil {
+		if o.User, err = readText(c.UserFile); err != nil {
+			return nil, fmt.Errorf("reading the credentials: %w", err)
+		}
+		if o.Password, err = readText(c.PasswordFile); err != nil {
+			return nil, fmt.Errorf("reading the credentials: %w", err)
+		}
+	}
+	return web.New(o)
+}
+
+func readPlan(name string) (*transfer.Plan, error) {
+	data, err := readFile(name, transfer.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	return transfer.Parse(data)
+}
+
+// readText reads a file of one line.
+func readText(name string) (string, error) {
+	data, err := readFile(name, maxFile)
+	return strings.TrimRight(string(data), "\r\n"), err
+}
+
+// readFile reads a file of at most a number of bytes.
+func readFile(name string, most int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s has more than %d KiB", name, most>>10)
+	}
+	return data, err
+}

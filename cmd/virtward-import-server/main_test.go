@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/virtward/virtward/cmd/internal/startup"
+	"github.com/virtward/virtward/importserver"
+	"github.com/virtward/virtward/limits/memory"
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/webhooks/serving"
+)
+
+// idleBytes is the memory of the process without requests: measured 12 MB, without the binary's pages. limitBytes is the least memory
+// limit of its container.
+const (
+	idleBytes  = 18 << 20
+	limitBytes = 128 << 20
+)
+
+// TestMemory holds that the worst case is within the limit, and that the page has it.
+func TestMemory(t *testing.T) {
+	bounds := append([]memory.Bound{{Name: "idle", Subject: "idle process", Bytes: idleBytes, Reason: "measured: 12 MB, without the binary's pages"}, serving.ImportBound()}, importserver.Bounds()...)
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "memory.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mebibytes := func(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
+	for _, b := range bounds {
+		if row := fmt.Sprintf("| %s | %d MiB | %s |\n", b.Subject, mebibytes(b.Bytes), b.Reason); !strings.Contains(string(page), row) {
+			t.Errorf("docs/memory.md has no row %s", row)
+		}
+	}
+	total := memory.Total(bounds)
+	limit := int64(limitBytes / 100 * startup.MemoryPercent)
+	if row := fmt.Sprintf("| **together** | **%d MiB** | %d percent of 128Mi are %d MiB |\n", mebibytes(total), startup.MemoryPercent, limit>>20); !strings.Contains(string(page), row) || total > limit {
+		t.Errorf("docs/memory.md has no row %s", row)
+	}
+}
+
+// TestFiles holds that files of the plan are bounded, and that a plan that is not valid is not served.
+func TestFiles(t *testing.T) {
+	write := func(text string) string {
+		name := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	if text, err := readText(write("secret\r\n")); err != nil || text != "secret" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := readText(write(strings.Repeat("a", maxFile+1))); err == nil || !strings.HasSuffix(err.Error(), "has more than 1024 KiB") {
+		t.Errorf("a large file: %v", err)
+	}
+	for text, want := range map[string]string{"{}": "the plan: files: Required value", "": "the plan: it is not valid JSON"} {
+		if _, err := readPlan(write(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := newClient(&transfer.Plan{AuthoritiesFile: write("none")}); err == nil || !strings.Contains(err.Error(), "no certificate in PEM") {
+		t.Errorf("no authority: %v", err)
+	}
+	if _, err := newClient(&transfer.Plan{Credentials: &transfer.Credentials{UserFile: "/absent", PasswordFile: "/absent"}}); err == nil || !strings.HasPrefix(err.Error(), "reading the credentials") {
+		t.Errorf("no credentials: %v", err)
+	}
+}

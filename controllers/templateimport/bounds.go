@@ -1,0 +1,60 @@
+package templateimport
+
+import (
+	"fmt"
+
+	"github.com/virtward/virtward/controllers/credentials"
+	"github.com/virtward/virtward/limits/memory"
+	"github.com/virtward/virtward/ovf"
+	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/sources/transfers"
+	"github.com/virtward/virtward/sources/web"
+)
+
+const (
+	// maxReadings and maxVerifications bound the appliances that are read at the same time.
+	maxReadings, maxVerifications = 2, 8
+	// maxHeld bounds the readings whose results are not used yet, and maxHeldOfOne those of one namespace: a namespace with slow sources
+	// does not take the places of others.
+	maxHeld, maxHeldOfOne = 16, 2
+	// parsed is how much more memory a descriptor needs than its bytes.
+	parsed = 12
+	// perFile is the memory of a file of an appliance.
+	perFile = 2 << 10
+	// perTask is that of an import that waits.
+	perTask = 4 << 10
+	// perConnection is that of a connection with TLS and HTTP.
+	perConnection = 192 << 10
+	// stored is the largest object that etcd stores, and decoded how much more memory a decoded one needs.
+	stored, decoded = 3 << 19, 8
+)
+
+// WorstCase returns the most memory of the imports.
+func WorstCase() []memory.Bound {
+	return []memory.Bound{
+		{
+			Name: "templateimport/imports", Subject: "imports", Bytes: workers * decoded * stored,
+			Reason: fmt.Sprintf("%d at the same time; each holds its objects, one of at most 1.5 MiB at a time", workers),
+		},
+		{
+			Name: "templateimport/readings", Subject: "descriptors that are read", Bytes: maxReadings * (parsed*ovf.MaxBytes + web.MaxBlocks*web.BlockSize + perConnection + credentials.MaxAuthorities),
+			Reason: fmt.Sprintf("%d at the same time; a descriptor has at most 4 MiB, and needs up to %d times as much; 4 MiB of its file are kept", maxReadings, parsed),
+		},
+		{
+			Name: "templateimport/results", Subject: "results of readings", Bytes: maxHeld * (imports.MaxTemplate + ovf.MaxFiles*perFile + credentials.MaxAuthorities),
+			Reason: fmt.Sprintf("%d; %d of a namespace; each has a template of at most 512 KiB and at most 1000 files. Others wait", maxHeld, maxHeldOfOne),
+		},
+		{
+			Name: "templateimport/verifications", Subject: "files that are verified", Bytes: maxVerifications * (web.BufferSize + perConnection + ovf.MaxFiles*perFile),
+			Reason: fmt.Sprintf("%d at the same time, with a buffer of 256 KiB each", maxVerifications),
+		},
+		{
+			Name: "templateimport/waiting", Subject: "imports that wait to be read or verified", Bytes: transfers.MaxTasks*perTask + maxHeld*perTask,
+			Reason: fmt.Sprintf("%d, 4 KiB each; others are observed later", transfers.MaxTasks),
+		},
+		{
+			Name: "templateimport/names", Subject: "names of the objects that imports wait for", Bytes: maxChildren * memory.NameBytes,
+			Reason: fmt.Sprintf("%d, %d bytes each; others are read every %d seconds", maxChildren, memory.NameBytes, int(unwatchedInterval.Seconds())),
+		},
+	}
+}

@@ -1,0 +1,376 @@
+package templateimport
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/guarded"
+	"github.com/virtward/virtward/controllers/requests"
+	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/texts"
+)
+
+// Deadlines bound the steps of an import.
+type Deadlines struct {
+	// Source bounds the time until the source is read for the first time.
+	Source time.Duration
+	// Import bounds the whole import.
+	Import time.Duration
+}
+
+// maxRestarts is the number of failures of CDI's importer after which a disk has failed.
+const maxRestarts = 3
+
+// The intervals at which what is not watched is read: a pod that starts, and one that serves.
+const (
+	startInterval = 2 * time.Second
+	serveInterval = 15 * time.Second
+	quotaInterval = 30 * time.Second
+)
+
+// need is what a plan needs before it can decide.
+type need int
+
+const (
+	nothing need = iota
+	// reading is what was read of the appliance, and the quotas of the namespace.
+	reading
+	// verifying is the comparison of the whole file.
+	verifying
+)
+
+// decision is what a plan says.
+type decision struct {
+	need need
+	// steps are applied in their order. Then the next plan follows, after the objects are read again.
+	steps []requests.Step
+	// serve creates the pod with its objects.
+	serve bool
+	// progress is the state of the import without the steps.
+	progress progress
+	// since is when the import began, and deadline when the current step must end.
+	since, deadline time.Time
+	// after is when the import is reconciled again without a change; 0 for never.
+	after time.Duration
+}
+
+// plan decides what comes next.
+func (o *observed) plan(limits Deadlines) decision {
+	switch {
+	case o.request.DeletionTimestamp != nil:
+		return o.abandon()
+	case requests.IsFailed(o.request.Status.Conditions):
+		return o.cleanUp()
+	case requests.IsCompleted(o.request.Status.Conditions):
+		return o.afterwards()
+	}
+	if o.unguarded != "" {
+		return failed(guarded.Reason, o.unguarded)
+	}
+	if o.template != nil && !o.isOwnTemplate() {
+		return failed(v1beta1.ReasonNameTaken, fmt.Sprintf("VirtualMachineTemplate %s exists, and is not of this import: use another templateName", requests.Named(o.template)))
+	}
+	if !controllerutil.ContainsFinalizer(o.request, v1beta1.FinalizerImport) {
+		return decision{steps: []requests.Step{requests.Change(o.request, func(r *v1beta1.VirtualMachineTemplateImport) {
+			controllerutil.AddFinalizer(r, v1beta1.FinalizerImport)
+		})}, progress: working(v1beta1.ReasonReadingSource, "the import starts")}
+	}
+	d := o.advance()
+	limit := limits.Import
+	if o.request.Status.Source == nil {
+		limit = limits.Source
+	}
+	d.since = o.request.CreationTimestamp.Time
+	d.deadline = d.since.Add(limit)
+	if !o.now.Before(d.deadline) && d.progress.State == requests.IsWorking && !(o.isOwnTemplate() && o.areHandedOver()) {
+		return failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", limit, cmp.Or(d.progress.Message, o.last())))
+	}
+	return d
+}
+
+// last is the message of the last status.
+func (o *observed) last() string { return requests.ProgressOf(o.request.Status.Conditions).Message }
+
+// advance plans the next step of an import that works.
+func (o *observed) advance() decision {
+	s := o.request.Status.Source
+	switch {
+	case s == nil && o.read == nil:
+		return decision{need: reading, progress: working(v1beta1.ReasonReadingSource, "the descriptor is read")}
+	case s == nil:
+		return o.begin()
+	case o.read != nil && !o.isSame():
+		f := changed()
+		return failed(f.Reason, f.Message)
+	case o.verifies() && !s.Verified:
+		return decision{need: verifying, progress: working(v1beta1.ReasonVerifying, "the whole file is read and compared with its digests")}
+	}
+	return o.importing()
+}
+
+// begin records what the import creates, or why it creates nothing.
+func (o *observed) begin() decision {
+	outcome := o.read.Outcome
+	d := decision{progress: working(v1beta1.ReasonPreparing, "the descriptor is read")}
+	switch f := outcome.Fault; {
+	case f != nil:
+		d = failed(f.Reason, f.Message)
+	case o.verifies() && o.read.Origin.Validator == "":
+		d = failed(v1beta1.ReasonVerificationFailed, "spec.source.http.url: the server states neither an ETag nor the time of the last change, so that what is verified can differ from what is imported")
+	}
+	d.progress.found = o.read
+	return d
+}
+
+// isSame reports whether the appliance is the one that the import began with.
+func (o *observed) isSame() bool {
+	s := o.request.Status.Source
+	return o.read.Origin.Size == s.Size && o.read.Origin.Validator == s.Validator && o.read.Outcome.Fault == nil && o.read.Outcome.Plan == s.Plan
+}
+
+// verifies reports whether the whole file is read before CDI does.
+func (o *observed) verifies() bool {
+	return o.request.Spec.Checksum != "" || o.request.Spec.Verify == v1beta1.ImportVerifyRequire
+}
+
+// disks is the state of the DataVolumes.
+type disks struct {
+	missing, stale []requests.Step
+	waiting        []string
+	done           int
+}
+
+// importing plans from the status with the disks to the template that owns them.
+func (o *observed) importing() decision {
+	found, fault := o.disks()
+	switch {
+	case fault != nil:
+		return *fault
+	case found.done == len(o.volumes):
+		return o.templating()
+	case o.pod == nil:
+		return o.serving()
+	}
+	d := decision{progress: working(v1beta1.ReasonPreparing, "the server of the disks starts"), after: startInterval}
+	switch {
+	case !o.isOwnPod():
+		return failed(v1beta1.ReasonNameTaken, "Pod "+requests.Named(o.pod)+" exists, and is not of this import")
+	case o.pod.DeletionTimestamp != nil:
+		d.progress.Message = "waiting for the deletion of Pod " + requests.Named(o.pod)
+		return d
+	case !o.isComplete(), o.pod.Status.Phase == corev1.PodFailed, o.pod.Status.Phase == corev1.PodSucceeded:
+		d.steps = []requests.Step{{Verb: requests.Remove, Object: o.pod}}
+		return d
+	}
+	d.steps = slices.Concat(found.stale, found.missing)
+	if len(d.steps) > 0 {
+		return d
+	}
+	slices.Sort(found.waiting)
+	d.after = serveInterval
+	d.progress = working(v1beta1.ReasonImporting, fmt.Sprintf("%d of %d disks are imported; waiting for %s", found.done, len(o.volumes), strings.Join(found.waiting[:1], "")))
+	if trouble := troubleOf(o.pod); trouble != "" {
+		d.progress.Message += "; Pod " + requests.Named(o.pod) + ": " + trouble
+	}
+	d.progress.volumes = o.volumes
+	return d
+}
+
+// disks plans the DataVolumes. A DataVolume of another pod than the present one is created again.
+func (o *observed) disks() (found disks, fault *decision) {
+	for i := range o.request.Status.Disks {
+		disk, volume := &o.request.Status.Disks[i], o.volumes[i]
+		if volume == nil {
+			found.missing = append(found.missing, requests.Step{Verb: requests.Create, Object: imports.DataVolume(o.request, i, disk, o.suffix())})
+			continue
+		}
+		what := "DataVolume " + requests.Named(volume)
+		reason, message := running(volume)
+		fails := func(reason, text string) (disks, *decision) {
+			f := failed(reason, text)
+			return found, &f
+		}
+		switch {
+		case !o.owns(volume):
+			return fails(v1beta1.ReasonNameTaken, what+" exists, and is not of this import: use another templateName")
+		case volume.Status.Phase == cdiv1beta1.Succeeded && volume.DeletionTimestamp == nil:
+			found.done++
+		case volume.DeletionTimestamp != nil:
+			found.waiting = append(found.waiting, "the deletion of "+what)
+		case volume.Status.Phase == cdiv1beta1.Failed, reason == "Error" && volume.Status.RestartCount >= maxRestarts:
+			return fails(v1beta1.ReasonImportFailed, what+" failed"+requests.Quoted(message)+requests.Quoted(troubleOf(o.pod)))
+		case o.pod != nil && imports.ServedBy(volume) != o.suffix():
+			found.stale = append(found.stale, requests.Step{Verb: requests.Remove, Object: volume})
+		default:
+			found.waiting = append(found.waiting, what+requests.Quoted(message))
+		}
+	}
+	return found, nil
+}
+
+// serving plans the pod, after the appliance and the quotas are read.
+func (o *observed) serving() decision {
+	d := decision{progress: working(v1beta1.ReasonPreparing, "the server of the disks is created")}
+	switch {
+	case o.read == nil:
+		d.need = reading
+	case o.quota != "":
+		d.progress, d.after = working(v1beta1.ReasonQuotaExceeded, o.quota), quotaInterval
+	default:
+		d.serve = true
+	}
+	return d
+}
+
+// templating plans the template, the hand-over of the volumes and the end of the pod.
+func (o *observed) templating() decision {
+	d := decision{progress: working(v1beta1.ReasonCreatingTemplate, "VirtualMachineTemplate "+o.request.Namespace+"/"+imports.TemplateName(o.request)+" is created")}
+	d.progress.volumes = o.volumes
+	switch {
+	case o.template == nil && o.read == nil:
+		d.need = reading
+		return d
+	case o.template == nil:
+		d.steps = []requests.Step{{Verb: requests.Create, Object: imports.TemplateOf(o.request, o.read.Outcome)}}
+		return d
+	}
+	owner := metav1.NewControllerRef(o.template, v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplate))
+	owner.BlockOwnerDeletion = nil
+	for _, volume := range o.volumes {
+		if !o.isHandedOver(volume) {
+			d.steps = append(d.steps, requests.Change(volume, func(v *cdiv1beta1.DataVolume) { v.OwnerReferences = []metav1.OwnerReference{*owner} }))
+		}
+	}
+	if len(d.steps) > 0 {
+		return d
+	}
+	return o.ending()
+}
+
+// ending plans the end of the pod, which is not needed any more.
+func (o *observed) ending() decision {
+	if !o.isOwnPod() {
+		return decision{progress: o.completed()}
+	}
+	d := decision{progress: working(v1beta1.ReasonCleaningUp, "waiting for the deletion of Pod "+requests.Named(o.pod)), after: startInterval}
+	d.progress.volumes = o.volumes
+	if o.pod.DeletionTimestamp == nil {
+		d.steps = []requests.Step{{Verb: requests.Remove, Object: o.pod}}
+	}
+	return d
+}
+
+// abandon plans the end of an import that is being deleted. A template that owns all volumes stays.
+func (o *observed) abandon() decision {
+	if !o.areHandedOver() && !requests.IsCompleted(o.request.Status.Conditions) {
+		return o.cleanUp()
+	}
+	if o.isOwnPod() && o.pod.DeletionTimestamp == nil {
+		return decision{steps: []requests.Step{{Verb: requests.Remove, Object: o.pod}}}
+	}
+	return o.release(decision{})
+}
+
+// cleanUp plans the deletion of everything that the import created.
+func (o *observed) cleanUp() decision {
+	d := decision{progress: progress{Progress: requests.ProgressOf(o.request.Status.Conditions)}}
+	if o.isOwnTemplate() && o.template.DeletionTimestamp == nil {
+		d.steps = append(d.steps, requests.Step{Verb: requests.Remove, Object: o.template})
+	}
+	for i := range o.leftovers {
+		if o.leftovers[i].DeletionTimestamp == nil {
+			d.steps = append(d.steps, requests.Step{Verb: requests.Remove, Object: &o.leftovers[i]})
+		}
+	}
+	if o.isOwnPod() && o.pod.DeletionTimestamp == nil {
+		d.steps = append(d.steps, requests.Step{Verb: requests.Remove, Object: o.pod})
+	}
+	if len(d.steps) > 0 {
+		return d
+	}
+	return o.release(d)
+}
+
+// release plans the removal of the finalizer, if there is nothing left to delete.
+func (o *observed) release(d decision) decision {
+	if controllerutil.ContainsFinalizer(o.request, v1beta1.FinalizerImport) {
+		d.steps = []requests.Step{requests.Change(o.request, func(r *v1beta1.VirtualMachineTemplateImport) {
+			controllerutil.RemoveFinalizer(r, v1beta1.FinalizerImport)
+		})}
+	}
+	return d
+}
+
+// afterwards plans for a completed import: it is deleted after its time to live, and is as ready as its template.
+func (o *observed) afterwards() decision {
+	d := decision{progress: o.completed()}
+	if d = o.release(d); len(d.steps) > 0 || o.request.Spec.TTLSecondsAfterFinished == nil {
+		return d
+	}
+	left := requests.Left(o.request.Status.Conditions, *o.request.Spec.TTLSecondsAfterFinished, o.now)
+	if left <= 0 {
+		d.steps = []requests.Step{{Verb: requests.Remove, Object: o.request}}
+		return d
+	}
+	d.after = left
+	return d
+}
+
+// completed is the progress of a completed import.
+func (o *observed) completed() progress {
+	p := progress{Progress: requests.Progress{State: requests.HasCompleted, Reason: v1beta1.ReasonReconciled, Template: requests.Readiness{Message: "the template was deleted"}}, volumes: o.volumes}
+	if o.isOwnTemplate() {
+		p.Template = requests.ReadinessOf(o.template)
+	}
+	return p
+}
+
+// running is what CDI says about its importer, if it does not run.
+func running(dv *cdiv1beta1.DataVolume) (reason, message string) {
+	for _, c := range dv.Status.Conditions {
+		if c.Type == cdiv1beta1.DataVolumeRunning && c.Status != corev1.ConditionTrue && c.Message != "" {
+			return c.Reason, "CDI: " + c.Message
+		}
+	}
+	for _, c := range dv.Status.Conditions {
+		if c.Type == cdiv1beta1.DataVolumeBound && c.Status != corev1.ConditionTrue && c.Message != "" {
+			return "", c.Message
+		}
+	}
+	return "", ""
+}
+
+// troubleOf says why the server of the disks does not run; empty if it does, or before it starts.
+func troubleOf(pod *corev1.Pod) string {
+	if pod == nil {
+		return ""
+	}
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i]
+		for _, ended := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+			if ended != nil && ended.ExitCode != 0 && !s.Ready {
+				return texts.Shorten(cmp.Or(ended.Message, ended.Reason, "it ended with the code "+strconv.Itoa(int(ended.ExitCode))), requests.MaxQuoted)
+			}
+		}
+		if w := s.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" {
+			return texts.Shorten(strings.TrimSuffix(w.Reason+": "+w.Message, ": "), requests.MaxQuoted)
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
+			return texts.Shorten(c.Message, requests.MaxQuoted)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,182 @@
+package templateimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/credentials"
+	"github.com/virtward/virtward/ovf"
+	"github.com/virtward/virtward/ovf/appliance"
+	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/transfers"
+	"github.com/virtward/virtward/sources/web"
+)
+
+// Source reads appliances. An error of type *imports.Fault is final, and others are temporary.
+type Source interface {
+	// Read reads the descriptor and the headers of the disks.
+	Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*Read, error)
+	// Verify reads the whole file, and compares the checksum of the import and the digests of files of the appliance.
+	Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, digests map[string]string, progress *transfers.Progress) error
+}
+
+// Read is what was read of an appliance.
+type Read struct {
+	Outcome *imports.Outcome
+	Origin  imports.Origin
+}
+
+// The bounds of a reading: of each connection, of the time without a byte, and of the whole.
+const (
+	connects = 15 * time.Second
+	stalls   = time.Minute
+	reads    = 5 * time.Minute
+)
+
+// LiveSource reads appliances from web servers.
+type LiveSource struct {
+	// Reader reads the Secrets and the ConfigMaps of imports.
+	Reader client.Reader
+	// Permitted are the places that may be connected to.
+	Permitted *sources.Sources
+}
+
+var _ Source = (*LiveSource)(nil)
+
+// open returns a client for the source of an import.
+func (s *LiveSource) open(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*web.Client, error) {
+	from := of.Spec.Source.HTTP
+	if from == nil {
+		return nil, &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: "spec.source: this version of Virtward imports only from http"}
+	}
+	options := web.Options{Sources: s.Permitted, Timeout: connects, Stall: stalls, Proxy: http.ProxyFromEnvironment}
+	err := credentials.Read(ctx, s.Reader, of.Namespace, from.SecretRef, from.CertConfigMap, &options)
+	var known *web.Error
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, &imports.Fault{Reason: v1beta1.ReasonCredentialsForbidden, Message: "spec.source.http: Virtward may not read the Secret or the ConfigMap: " +
+			"an admin of the namespace can permit the account virtward-templateimports to get it with a Role and a RoleBinding, see docs/import-export.md"}
+	case errors.As(err, &known):
+		return nil, &imports.Fault{Reason: known.Reason, Message: "spec.source.http: " + known.Message}
+	case err != nil:
+		return nil, err //nolint:wrapcheck // it says what was read
+	}
+	opened, err := web.New(options)
+	return opened, described(err)
+}
+
+// Read implements Source.
+func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*Read, error) {
+	ctx, cancel := context.WithTimeout(ctx, reads)
+	defer cancel()
+	opened, err := s.open(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	url := of.Spec.Source.HTTP.URL
+	file, err := opened.Open(ctx, url)
+	if err != nil {
+		return nil, described(err)
+	}
+	found, err := appliance.Inspect(nameOf(url), file, imports.Options(of))
+	read := &Read{Origin: imports.Origin{URL: url, Size: file.Size(), Validator: file.File().Validator, Authorities: opened.Authorities, Sources: s.Permitted}}
+	switch {
+	case errors.Is(err, ovf.ErrChoice):
+		read.Outcome = imports.Unknown(err)
+		return read, nil
+	case err != nil:
+		return nil, described(err)
+	}
+	read.Outcome = imports.Evaluate(of, found)
+	return read, nil
+}
+
+// nameOf is the name of the file of a URL.
+func nameOf(url string) string {
+	url, _, _ = strings.Cut(url, "?")
+	return path.Base(url)
+}
+
+// Verify implements Source.
+func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, digests map[string]string, progress *transfers.Progress) error {
+	opened, err := s.open(ctx, of)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	file, err := opened.Probe(ctx, of.Spec.Source.HTTP.URL, false)
+	if err != nil {
+		return described(err)
+	}
+	if was := of.Status.Source; file.Size != was.Size || file.Validator != was.Validator {
+		return changed()
+	}
+	stream, err := opened.Stream(ctx, file, of.Spec.Checksum)
+	if err != nil {
+		return described(err)
+	}
+	defer stream.Close()
+	measured := &measuredReader{Reader: stream, progress: progress, total: file.Size}
+	if len(digests) > 0 {
+		if err := appliance.Compare(measured, digests); err != nil {
+			return described(err)
+		}
+	}
+	if _, err := io.Copy(io.Discard, measured); err != nil {
+		return described(err)
+	}
+	return nil
+}
+
+func changed() *imports.Fault {
+	return &imports.Fault{Reason: v1beta1.ReasonSourceChanged, Message: "the file at the URL is not the one that the import began with: delete the import, and create it again"}
+}
+
+// measuredReader notes the progress of a reader.
+type measuredReader struct {
+	io.Reader
+
+	progress    *transfers.Progress
+	done, total int64
+}
+
+// Read implements io.Reader.
+func (m *measuredReader) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	m.done += int64(n)
+	m.progress.Set(m.done, m.total)
+	return n, err //nolint:wrapcheck // io.EOF must stay
+}
+
+// described is the error of a source. Errors that stay, as far as the source tells, are faults.
+func described(err error) error {
+	var rejected *ovf.Rejection
+	var known *web.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &rejected):
+		return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: string(rejected.Reason) + ": " + rejected.Error()}
+	case !errors.As(err, &known):
+		return fmt.Errorf("reading the appliance: %w", err)
+	case known.Reason == web.ReasonChanged:
+		return changed()
+	case known.Reason == web.ReasonChecksumMismatch:
+		return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: "spec.checksum: " + known.Message}
+	case known.Permanent, known.Reason == web.ReasonNoRanges, known.Reason == web.ReasonInvalidAuthority:
+		return &imports.Fault{Reason: known.Reason, Message: "spec.source.http: " + known.Message}
+	}
+	return known
+}

@@ -1,0 +1,299 @@
+package exportserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/virtward/virtward/ovf"
+	"github.com/virtward/virtward/ovf/archive"
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/web"
+	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/vmdk"
+)
+
+// The limits of a server.
+const (
+	// MaxAnswers bounds the downloads at the same time.
+	MaxAnswers = 2
+	// MaxTables bounds the grain tables of 32 MiB of the disks that are not zeros: 512 GiB.
+	MaxTables = 16 << 10
+	// stall bounds the time in which a client takes no bytes.
+	stall = 10 * time.Minute
+	// maxMessage bounds the message of a problem in bytes.
+	maxMessage = 1 << 10
+)
+
+// Phase is what a server does.
+type Phase string
+
+// The phases.
+const (
+	// PhaseMeasuring means that the disks are read for the first time.
+	PhaseMeasuring Phase = "Measuring"
+	// PhaseReady means that the OVA can be downloaded.
+	PhaseReady Phase = "Ready"
+	// PhaseFailed means that there is a problem.
+	PhaseFailed Phase = "Failed"
+)
+
+// Status is what a server did.
+type Status struct {
+	Phase Phase `json:"phase"`
+	// Done and All are the bytes of the disks that were measured.
+	Done int64 `json:"done"`
+	All  int64 `json:"all"`
+	// Name, Size, Tag and Files are those of the OVA, once it is measured.
+	Name  string         `json:"name,omitempty"`
+	Size  int64          `json:"size,omitempty"`
+	Tag   string         `json:"tag,omitempty"`
+	Files []archive.File `json:"files,omitempty"`
+	// SHA256 is the digest of the OVA, once it was downloaded in one answer.
+	SHA256 string `json:"sha256,omitempty"`
+	// Warnings are what is not exported.
+	Warnings []ovf.Warning `json:"warnings,omitempty"`
+	// Requests are those for the OVA, Completed the answers with all of it, Sent the bytes of all answers.
+	Requests  int64             `json:"requests"`
+	Completed int64             `json:"completed"`
+	Sent      int64             `json:"sent"`
+	Problem   *transfer.Problem `json:"problem,omitempty"`
+}
+
+// Options are those of a server.
+type Options struct {
+	// Plan is valid.
+	Plan *Plan
+	// Token is what requests must have.
+	Token string
+	// Client reads the URLs of the plan. It is nil if there are none.
+	Client *web.Client
+	Log    logr.Logger
+}
+
+// Server serves an OVA. Create it with New, and measure its disks with Measure.
+type Server struct {
+	Options
+
+	token  transfer.Token
+	places chan struct{}
+
+	mu      sync.Mutex
+	archive *archive.Archive
+	status  Status
+}
+
+// New returns a server.
+func New(o Options) (*Server, error) {
+	token, err := transfer.NewToken(o.Token)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what is wrong
+	}
+	for i := range o.Plan.Disks {
+		if o.Plan.Disks[i].URL != "" && o.Client == nil {
+			return nil, errors.New("the plan has URLs, and there is no client")
+		}
+	}
+	return &Server{Options: o, token: token, places: make(chan struct{}, MaxAnswers), status: Status{Phase: PhaseMeasuring}}, nil
+}
+
+// Measure reads all disks. The server can serve the OVA afterwards, until the context ends. An error is part of the status too.
+func (s *Server) Measure(ctx context.Context) error {
+	s.change(func(status *Status) { status.Phase, status.Problem = PhaseMeasuring, nil })
+	a, export, err := s.measure(ctx)
+	if err != nil {
+		s.fail(err)
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.archive = a
+	s.status.Phase, s.status.Name, s.status.Size, s.status.Tag, s.status.Files = PhaseReady, ovf.Name(export.Template.Name)+".ova", a.Size(), a.Tag(), a.Files
+	return nil
+}
+
+func (s *Server) measure(ctx context.Context) (*archive.Archive, *ovf.Export, error) {
+	export, err := ovf.NewExport(s.Plan.Template, ovf.ExportOptions{Hardware: s.Plan.Hardware, KeepUserData: s.Plan.KeepUserData})
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // it names the field
+	}
+	s.change(func(status *Status) { status.Warnings = export.Warnings })
+	contents := map[string]archive.Content{}
+	from := &origin{ctx: ctx, client: s.Client}
+	for i := range s.Plan.Disks {
+		d := &s.Plan.Disks[i]
+		var content archive.Content
+		if d.URL != "" {
+			content, err = from.remote(d.URL)
+		} else {
+			content, err = openLocal(d.Path)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("the volume %s: %w", d.Volume, err)
+		}
+		contents[d.Volume] = content
+	}
+	a, err := archive.New(export, contents, archive.Options{MaxTables: MaxTables, Progress: func(done, all int64) {
+		s.change(func(status *Status) { status.Done, status.All = done, all })
+	}})
+	return a, export, err //nolint:wrapcheck // it names the volume
+}
+
+func (s *Server) change(do func(*Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do(&s.status)
+}
+
+// fail notes an error.
+func (s *Server) fail(err error) {
+	problem := problemOf(err)
+	s.Log.Error(err, "the export failed", "reason", problem.Reason)
+	s.change(func(status *Status) { status.Phase, status.Problem = PhaseFailed, &problem })
+}
+
+// problemOf describes an error for the status.
+func problemOf(err error) transfer.Problem {
+	var known *web.Error
+	message := texts.Shorten(texts.OneLine(err.Error()), maxMessage)
+	switch {
+	case errors.Is(err, vmdk.ErrChanged):
+		return transfer.Problem{Reason: web.ReasonChanged, Message: message, Permanent: true}
+	case errors.As(err, &known):
+		return transfer.Problem{Reason: known.Reason, Message: message, Permanent: known.Permanent || known.Reason == web.ReasonChanged}
+	}
+	return transfer.Problem{Reason: "ExportFailed", Message: message}
+}
+
+// Status is what the server did until now.
+func (s *Server) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+// Route returns the handler of a request with the token; nil for every other one, and for a path that does not exist.
+func (s *Server) Route(r *http.Request) http.Handler {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return nil
+	}
+	if r.URL.Path == "/healthz" {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	}
+	if !s.token.In(r.Header.Get) {
+		return nil
+	}
+	switch r.URL.Path {
+	case "/status":
+		return http.HandlerFunc(s.serveStatus)
+	case "/export.ova":
+		return http.HandlerFunc(s.serve)
+	}
+	return nil
+}
+
+func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(s.Status()) // the client is gone if this fails
+}
+
+// serve answers a request for the OVA.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	a, status := s.archive, s.status
+	s.mu.Unlock()
+	switch {
+	case status.Problem != nil:
+		http.Error(w, status.Problem.Message, http.StatusBadGateway)
+		return
+	case a == nil:
+		unavailable(w, "the disks are measured")
+		return
+	}
+	select {
+	case s.places <- struct{}{}:
+		defer func() { <-s.places }()
+	default:
+		unavailable(w, "too many downloads at the same time")
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // the server ends requests that take long
+	reader := &failing{Reader: a.Reader()}
+	defer reader.Close()
+	h := w.Header()
+	h.Set("ETag", `"`+a.Tag()+`"`)
+	h.Set("Content-Type", "application/ovf")
+	h.Set("Content-Disposition", `attachment; filename="`+status.Name+`"`)
+	h.Set("Cache-Control", "no-store")
+	sent := &sender{ResponseWriter: w, control: control, sum: sha256.New()}
+	http.ServeContent(sent, r, "", time.Time{}, reader)
+	s.change(func(status *Status) {
+		status.Requests++
+		status.Sent += sent.bytes
+		if sent.code == http.StatusOK && sent.bytes == a.Size() {
+			status.Completed++
+			status.SHA256 = hex.EncodeToString(sent.sum.Sum(nil))
+		}
+	})
+	if reader.err != nil && r.Context().Err() == nil {
+		s.fail(reader.err)
+		panic(http.ErrAbortHandler) // the answer must not look complete
+	}
+}
+
+func unavailable(w http.ResponseWriter, message string) {
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, message, http.StatusServiceUnavailable)
+}
+
+// failing notes the error of a reader.
+type failing struct {
+	*archive.Reader
+
+	err error
+}
+
+func (f *failing) Read(into []byte) (int, error) {
+	n, err := f.Reader.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err //nolint:wrapcheck // io.Reader
+}
+
+// sender counts what is sent, and ends the answer to a client that takes no bytes.
+type sender struct {
+	http.ResponseWriter
+
+	control *http.ResponseController
+	code    int
+	bytes   int64
+	sum     hash.Hash
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (s *sender) WriteHeader(code int) {
+	s.code = code
+	s.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements io.Writer.
+func (s *sender) Write(data []byte) (int, error) {
+	_ = s.control.SetWriteDeadline(time.Now().Add(stall)) // without one, the server decides
+	n, err := s.ResponseWriter.Write(data)
+	s.bytes += int64(n)
+	_, _ = s.sum.Write(data[:n]) // a hash returns no error
+	return n, err                //nolint:wrapcheck // io.Writer
+}

@@ -1,0 +1,307 @@
+package migrations
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/placement"
+	"github.com/virtward/virtward/platform"
+)
+
+// Machine is a running instance.
+type Machine struct {
+	VMI *v1.VirtualMachineInstance
+	// Pod is the launcher on the node of the instance.
+	Pod *corev1.Pod
+}
+
+// Blocker is why an instance cannot migrate at all, whatever the nodes are.
+type Blocker struct {
+	// Reason is that of KubeVirt's condition LiveMigratable.
+	Reason string `json:"reason"`
+	Text   string `json:"text"`
+	// Field of the instance; empty if only the condition says it.
+	Field  string `json:"field,omitempty"`
+	Change string `json:"change,omitempty"`
+}
+
+// Result says whether and where an instance can migrate.
+type Result struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node"`
+	// Blockers keep it from migrating at all.
+	Blockers []Blocker `json:"blockers,omitempty"`
+	// Targets are the nodes that can take it, at most MaxTargets, and TargetCount is how many there are.
+	Targets     []string `json:"targets,omitempty"`
+	TargetCount int      `json:"targetCount"`
+	// Groups are the reasons of the other nodes.
+	Groups []placement.Group `json:"groups,omitempty"`
+	// EvictionStrategy is what KubeVirt does when its node is drained.
+	EvictionStrategy v1.EvictionStrategy `json:"evictionStrategy"`
+}
+
+// MaxTargets bounds the names of nodes of a result.
+const MaxTargets = 100
+
+// Migratable reports whether the instance can migrate now.
+func (r *Result) Migratable() bool { return len(r.Blockers) == 0 && r.TargetCount > 0 }
+
+// Stranded reports whether a drain of the node cannot move the instance.
+func (r *Result) Stranded() bool { return !r.Migratable() }
+
+// blocker is a row of the table.
+type blocker struct {
+	reason string
+	// blocks returns what blocks the migration, and the field; no text if nothing does.
+	blocks func(m *Machine, facts *platform.Facts) (text, field, change string)
+}
+
+// blockers are in the order of virt-handler.
+func blockers() []blocker {
+	return []blocker{
+		{v1.VirtualMachineInstanceReasonDisksNotMigratable, localDisks},
+		{v1.VirtualMachineInstanceReasonInterfaceNotMigratable, interfaces},
+		{v1.VirtualMachineInstanceReasonHostDeviceNotMigratable, hostDevices},
+		{v1.VirtualMachineInstanceReasonSEVNotMigratable, encryption},
+		{v1.VirtualMachineInstanceReasonPRNotMigratable, reservations},
+		{v1.VirtualMachineInstanceReasonHypervPassthroughNotMigratable, hypervPassthrough},
+		{v1.VirtualMachineInstanceReasonCPUModeNotMigratable, passthroughCPU},
+	}
+}
+
+// blockerRows is blockers. It is not changed.
+var blockerRows = blockers()
+
+// Blockers are why an instance cannot migrate: what its spec and its volumes say, and KubeVirt's condition if that says more.
+func Blockers(m *Machine, facts *platform.Facts) []Blocker {
+	var found []Blocker
+	for i := range blockerRows {
+		if text, field, change := blockerRows[i].blocks(m, facts); text != "" {
+			found = append(found, Blocker{Reason: blockerRows[i].reason, Text: text, Field: field, Change: change})
+		}
+	}
+	for i := range m.VMI.Status.Conditions {
+		c := &m.VMI.Status.Conditions[i]
+		known := slices.ContainsFunc(found, func(b Blocker) bool { return b.Reason == c.Reason })
+		if c.Type == v1.VirtualMachineInstanceIsMigratable && c.Status == corev1.ConditionFalse && !known {
+			found = append(found, Blocker{Reason: c.Reason, Text: "KubeVirt says: " + c.Message})
+		}
+	}
+	return found
+}
+
+// localDisks are claims that only one node can mount, and files of the node.
+func localDisks(m *Machine, _ *platform.Facts) (text, field, change string) {
+	for i := range m.VMI.Spec.Volumes {
+		v := &m.VMI.Spec.Volumes[i]
+		path := "spec.volumes[" + strconv.Itoa(i) + "]"
+		if v.HostDisk != nil && (v.HostDisk.Shared == nil || !*v.HostDisk.Shared) {
+			return "the disk " + v.Name + " is a file of the node", path, "use a claim with ReadWriteMany"
+		}
+	}
+	for i := range m.VMI.Status.VolumeStatus {
+		s := &m.VMI.Status.VolumeStatus[i]
+		info := s.PersistentVolumeClaimInfo
+		if info == nil || slices.Contains(info.AccessModes, corev1.ReadWriteMany) || s.MemoryDumpVolume != nil {
+			continue
+		}
+		at := slices.IndexFunc(m.VMI.Spec.Volumes, func(v v1.Volume) bool {
+			return v.Name == s.Name && (v.PersistentVolumeClaim != nil || v.DataVolume != nil)
+		})
+		if at < 0 {
+			continue
+		}
+		return fmt.Sprintf("the claim %s of the volume %s is not ReadWriteMany", info.ClaimName, s.Name), "spec.volumes[" + strconv.Itoa(at) + "]",
+			"move the volume to a claim with ReadWriteMany"
+	}
+	return "", "", ""
+}
+
+// interfaces are bindings of the pod network that cannot move.
+func interfaces(m *Machine, facts *platform.Facts) (text, field, change string) {
+	pod := ""
+	for i := range m.VMI.Spec.Networks {
+		if m.VMI.Spec.Networks[i].Pod != nil {
+			pod = m.VMI.Spec.Networks[i].Name
+		}
+	}
+	all := m.VMI.Spec.Domain.Devices.Interfaces
+	for i := range all {
+		n := &all[i]
+		path := "spec.domain.devices.interfaces[" + strconv.Itoa(i) + "]"
+		_, allowed := m.VMI.Annotations[v1.AllowPodBridgeNetworkLiveMigrationAnnotation]
+		switch {
+		case n.Name == pod && n.Bridge != nil && !allowed:
+			return "the interface " + n.Name + " connects the pod network with a bridge", path, "use masquerade, or the annotation " + v1.AllowPodBridgeNetworkLiveMigrationAnnotation
+		case n.Binding != nil && !pluginMigrates(facts, n.Binding.Name):
+			return "the network binding plugin " + n.Binding.Name + " of the interface " + n.Name + " does not support migration", path, "use another binding"
+		}
+	}
+	return "", "", ""
+}
+
+func pluginMigrates(facts *platform.Facts, name string) bool {
+	network := facts.Configuration.NetworkConfiguration
+	return network != nil && network.Binding[name].Migration != nil
+}
+
+func hostDevices(m *Machine, _ *platform.Facts) (text, field, change string) {
+	d := &m.VMI.Spec.Domain.Devices
+	switch {
+	case len(d.HostDevices) > 0:
+		return "it has the host device " + d.HostDevices[0].DeviceName, "spec.domain.devices.hostDevices[0]", "remove the device"
+	case len(d.GPUs) > 0:
+		return "it has the GPU " + d.GPUs[0].DeviceName, "spec.domain.devices.gpus[0]", "remove the device"
+	}
+	return "", "", ""
+}
+
+func encryption(m *Machine, _ *platform.Facts) (text, field, change string) {
+	if m.VMI.Spec.Domain.LaunchSecurity == nil {
+		return "", "", ""
+	}
+	return "its memory is encrypted by the node", "spec.domain.launchSecurity", "remove the encryption"
+}
+
+func reservations(m *Machine, _ *platform.Facts) (text, field, change string) {
+	disks := m.VMI.Spec.Domain.Devices.Disks
+	for i := range disks {
+		if disks[i].LUN != nil && disks[i].LUN.Reservation {
+			return "the disk " + disks[i].Name + " has SCSI reservations", "spec.domain.devices.disks[" + strconv.Itoa(i) + "].lun.reservation", "remove the reservation"
+		}
+	}
+	return "", "", ""
+}
+
+func hypervPassthrough(m *Machine, _ *platform.Facts) (text, field, change string) {
+	f := m.VMI.Spec.Domain.Features
+	if f == nil || f.HypervPassthrough == nil || f.HypervPassthrough.Enabled != nil && !*f.HypervPassthrough.Enabled {
+		return "", "", ""
+	}
+	return "it takes the Hyper-V features of its node", "spec.domain.features.hypervPassthrough", "name the features in spec.domain.features.hyperv"
+}
+
+// passthroughCPU is not one of KubeVirt's blockers; its migration fails if the CPUs of the nodes differ.
+func passthroughCPU(m *Machine, _ *platform.Facts) (text, field, change string) {
+	cpu := m.VMI.Spec.Domain.CPU
+	if cpu == nil || cpu.Model != v1.CPUModeHostPassthrough {
+		return "", "", ""
+	}
+	return "it has the CPU of its node, which other nodes need not have", "spec.domain.cpu.model", "name a CPU model that the nodes have in common"
+}
+
+// Check finds out where an instance can migrate to. Its own pod counts where it runs.
+func Check(m *Machine, s *placement.Snapshot, facts *platform.Facts) *Result {
+	r := &Result{Namespace: m.VMI.Namespace, Name: m.VMI.Name, Node: m.VMI.Status.NodeName, Blockers: Blockers(m, facts), EvictionStrategy: strategy(m, facts)}
+	if m.Pod == nil {
+		return r
+	}
+	p := s.Place(&placement.Subject{Pod: target(m, s), VMI: m.VMI})
+	r.Groups = p.Groups(r.Node)
+	for i := range p.Len() {
+		if p.Node(i) == r.Node || !p.Fits(i) {
+			continue
+		}
+		if r.TargetCount++; len(r.Targets) < MaxTargets {
+			r.Targets = append(r.Targets, p.Node(i))
+		}
+	}
+	return r
+}
+
+// strategy is what a drain does with the instance.
+func strategy(m *Machine, facts *platform.Facts) v1.EvictionStrategy {
+	switch {
+	case m.VMI.Spec.EvictionStrategy != nil:
+		return *m.VMI.Spec.EvictionStrategy
+	case facts.EvictionStrategy != nil:
+		return *facts.EvictionStrategy
+	}
+	return v1.EvictionStrategyNone
+}
+
+// target is the pod that KubeVirt makes on the node to which the instance migrates: that of the source, but not on its node, and for a
+// CPU model of the host with the labels that the node of the source has for migrations.
+func target(m *Machine, s *placement.Snapshot) *corev1.Pod {
+	p := m.Pod.DeepCopy()
+	p.Name, p.Spec.NodeName, p.Status = "", "", corev1.PodStatus{}
+	if p.Spec.NodeSelector == nil {
+		p.Spec.NodeSelector = map[string]string{}
+	}
+	maps.Copy(p.Spec.NodeSelector, hostModel(m.VMI, s.NodeLabels(m.VMI.Status.NodeName)))
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &corev1.Affinity{}
+	}
+	if p.Spec.Affinity.PodAntiAffinity == nil {
+		p.Spec.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{}
+	}
+	required := &p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	*required = append(*required, corev1.PodAffinityTerm{
+		TopologyKey:   corev1.LabelHostname,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1.CreatedByLabel: string(m.VMI.UID)}},
+	})
+	return p
+}
+
+// hostModel are the labels that a node needs to take an instance with the CPU model of its host.
+func hostModel(vmi *v1.VirtualMachineInstance, source map[string]string) map[string]string {
+	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.Model != "" && cpu.Model != v1.CPUModeHostModel {
+		return nil
+	}
+	demands := map[string]string{}
+	for key := range source {
+		if model, ok := strings.CutPrefix(key, v1.HostModelCPULabel); ok {
+			demands[v1.SupportedHostModelMigrationCPU+model] = "true"
+		}
+		if feature, ok := strings.CutPrefix(key, v1.HostModelRequiredFeaturesLabel); ok {
+			demands[v1.CPUFeatureLabel+feature] = "true"
+		}
+	}
+	return demands
+}
+
+// CommonModels are the CPU models that all of the nodes support, sorted. Without nodes, there are none.
+func CommonModels(nodes []map[string]string) []string {
+	counts := map[string]int{}
+	for _, labels := range nodes {
+		for key, value := range labels {
+			if model, ok := strings.CutPrefix(key, v1.CPUModelLabel); ok && value == "true" {
+				counts[model]++
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(keep(counts, len(nodes))))
+}
+
+func keep(counts map[string]int, n int) map[string]int {
+	maps.DeleteFunc(counts, func(_ string, count int) bool { return count < n })
+	return counts
+}
+
+// generations are the CPU models of amd64 that KubeVirt's nodes have labels for, from the oldest to the newest of each vendor.
+var generations = []string{
+	"486", "pentium", "pentium2", "pentium3", "coreduo", "kvm32", "qemu32", "n270", "core2duo", "kvm64", "qemu64", "Conroe", "Penryn", "Nehalem", "Westmere", "SandyBridge", "IvyBridge",
+	"Haswell", "Broadwell", "Skylake-Client", "Skylake-Server", "Cascadelake-Server", "Cooperlake", "Icelake-Client", "Icelake-Server", "Snowridge", "SapphireRapids", "GraniteRapids", "SierraForest",
+	"phenom", "athlon", "Opteron_G1", "Opteron_G2", "Opteron_G3", "Opteron_G4", "Opteron_G5", "EPYC", "EPYC-Rome", "EPYC-Milan", "EPYC-Genoa", "EPYC-Turin",
+}
+
+// Highest is the newest of some CPU models; empty if none is known. Variants of a model, such as Haswell-noTSX, count as the model.
+func Highest(models []string) string {
+	best, at := "", -1
+	for _, model := range models {
+		for i, generation := range generations {
+			if (model == generation || strings.HasPrefix(model, generation+"-")) && (i > at || i == at && len(model) < len(best)) {
+				best, at = model, i
+			}
+		}
+	}
+	return best
+}

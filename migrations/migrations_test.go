@@ -1,0 +1,142 @@
+package migrations_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/migrations"
+	"github.com/virtward/virtward/placement"
+	"github.com/virtward/virtward/platform"
+)
+
+func read[T any](t *testing.T, text string) *T {
+	t.Helper()
+	one := new(T)
+	if err := yaml.UnmarshalStrict([]byte(text), one); err != nil {
+		t.Fatal(err)
+	}
+	return one
+}
+
+func TestBlockers(t *testing.T) {
+	facts := platform.Defaults(platform.Settings{})
+	for _, c := range []struct{ name, vmi, want string }{
+		{"nothing", `{spec: {networks: [{name: a, pod: {}}], domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}}, status: {conditions: [{type: LiveMigratable, status: "True"}]}}`, ""},
+		{
+			"a claim", `{spec: {volumes: [{name: c, containerDisk: {image: x}}, {name: d, dataVolume: {name: root}}]}, status: {volumeStatus: [{name: d, persistentVolumeClaimInfo: {claimName: root, accessModes: [ReadWriteOnce]}}], conditions: [{type: LiveMigratable, status: "False", reason: DisksNotLiveMigratable, message: same}]}}`,
+			"DisksNotLiveMigratable spec.volumes[1]: the claim root of the volume d is not ReadWriteMany",
+		},
+		{"a shared claim", `{spec: {volumes: [{name: d, persistentVolumeClaim: {claimName: root}}]}, status: {volumeStatus: [{name: d, persistentVolumeClaimInfo: {claimName: root, accessModes: [ReadWriteMany]}}]}}`, ""},
+		{"a file of the node", `{spec: {volumes: [{name: d, hostDisk: {path: /x, type: Disk}}]}}`, "DisksNotLiveMigratable spec.volumes[0]: the disk d is a file of the node"},
+		{"a bridge", `{spec: {networks: [{name: a, pod: {}}], domain: {devices: {interfaces: [{name: a, bridge: {}}]}}}}`, "InterfaceNotLiveMigratable spec.domain.devices.interfaces[0]: the interface a connects the pod network with a bridge"},
+		{"a bridge that may move", `{metadata: {annotations: {kubevirt.io/allow-pod-bridge-network-live-migration: ""}}, spec: {networks: [{name: a, pod: {}}], domain: {devices: {interfaces: [{name: a, bridge: {}}]}}}}`, ""},
+		{"a bridge to another network", `{spec: {networks: [{name: a, multus: {networkName: office}}], domain: {devices: {interfaces: [{name: a, bridge: {}}]}}}}`, ""},
+		{"a plugin", `{spec: {domain: {devices: {interfaces: [{name: a, binding: {name: passt}}]}}}}`, "InterfaceNotLiveMigratable spec.domain.devices.interfaces[0]: the network binding plugin passt of the interface a does not support migration"},
+		{
+			"devices", `{spec: {domain: {launchSecurity: {sev: {}}, devices: {hostDevices: [{name: h, deviceName: e/h}], disks: [{name: d, lun: {reservation: true}}]}, features: {hypervPassthrough: {}}, cpu: {model: host-passthrough}}}}`,
+			"HostDeviceNotLiveMigratable spec.domain.devices.hostDevices[0]: it has the host device e/h\nSEVNotLiveMigratable spec.domain.launchSecurity: its memory is encrypted by the node\nPersistentReservationNotLiveMigratable spec.domain.devices.disks[0].lun.reservation: the disk d has SCSI reservations\nHypervPassthroughNotLiveMigratable spec.domain.features.hypervPassthrough: it takes the Hyper-V features of its node\nCPUModeLiveMigratable spec.domain.cpu.model: it has the CPU of its node, which other nodes need not have",
+		},
+		{"a GPU", `{spec: {domain: {devices: {gpus: [{name: g, deviceName: e/g}]}}}}`, "HostDeviceNotLiveMigratable spec.domain.devices.gpus[0]: it has the GPU e/g"},
+		{"only the condition", `{status: {conditions: [{type: LiveMigratable, status: "False", reason: NoTSCFrequencyNotLiveMigratable, message: no frequency}]}}`, "NoTSCFrequencyNotLiveMigratable : KubeVirt says: no frequency"},
+	} {
+		var lines []string
+		for _, b := range migrations.Blockers(&migrations.Machine{VMI: read[v1.VirtualMachineInstance](t, c.vmi)}, facts) {
+			lines = append(lines, fmt.Sprintf("%s %s: %s", b.Reason, b.Field, b.Text))
+		}
+		if diff := cmp.Diff(c.want, strings.Join(lines, "\n")); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+const nodes = `
+- metadata: {name: a, labels: {kubernetes.io/hostname: a, host-model-cpu.node.kubevirt.io/Haswell: "true", host-model-required-features.node.kubevirt.io/aes: "true", cpu-model.node.kubevirt.io/Haswell: "true", cpu-model.node.kubevirt.io/Penryn: "true"}}
+  status: {allocatable: {memory: 16Gi, pods: "10"}}
+- metadata: {name: b, labels: {kubernetes.io/hostname: b, cpu-model-migration.node.kubevirt.io/Haswell: "true", cpu-feature.node.kubevirt.io/aes: "true", cpu-model.node.kubevirt.io/Haswell-noTSX: "true", cpu-model.node.kubevirt.io/Penryn: "true"}}
+  status: {allocatable: {memory: 3Gi, pods: "10"}}
+- metadata: {name: c, labels: {kubernetes.io/hostname: c}}
+  status: {allocatable: {memory: 16Gi, pods: "10"}}
+`
+
+// machine is one with 2Gi of memory on the node a.
+func machine(t *testing.T, name, spec string) migrations.Machine {
+	t.Helper()
+	return migrations.Machine{
+		VMI: read[v1.VirtualMachineInstance](t, `{metadata: {namespace: shop, name: `+name+`, uid: uid-`+name+`}, spec: `+spec+`, status: {nodeName: a}}`),
+		Pod: read[corev1.Pod](t, `{metadata: {namespace: shop, name: virt-launcher-`+name+`, labels: {kubevirt.io/created-by: uid-`+name+`}}, spec: {nodeName: a, containers: [{name: compute, resources: {requests: {memory: 2Gi}}}]}}`),
+	}
+}
+
+func cluster(t *testing.T, machines ...migrations.Machine) *placement.Cluster {
+	t.Helper()
+	c := &placement.Cluster{}
+	if err := yaml.UnmarshalStrict([]byte(nodes), &c.Nodes); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range machines {
+		c.Pods = append(c.Pods, m.Pod)
+	}
+	return c
+}
+
+// TestTargets: a guest with the CPU model of the host moves only to nodes that can take it, and never to its own.
+func TestTargets(t *testing.T) {
+	facts := platform.Defaults(platform.Settings{})
+	for spec, want := range map[string]string{`{domain: {cpu: {model: host-model}}}`: "[b]", `{domain: {cpu: {model: Penryn}}}`: "[b c]"} {
+		m := machine(t, "db", spec)
+		s, err := placement.NewSnapshot(cluster(t, m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := migrations.Check(&m, s, facts)
+		if got := fmt.Sprint(r.Targets); got != want || !r.Migratable() || r.TargetCount != len(r.Targets) || r.EvictionStrategy != v1.EvictionStrategyNone {
+			t.Errorf("%s: %s, %+v", spec, got, r)
+		}
+		if m.Pod.Spec.NodeName != "a" || m.Pod.Spec.Affinity != nil {
+			t.Error("the pod was changed")
+		}
+	}
+}
+
+// TestDrain: of two machines, the only node has room for one.
+func TestDrain(t *testing.T) {
+	facts := platform.Defaults(platform.Settings{})
+	first, second, third := machine(t, "first", `{domain: {}}`), machine(t, "second", `{domain: {}}`), machine(t, "third", `{domain: {devices: {gpus: [{name: g, deviceName: e/g}]}}}`)
+	moved, err := migrations.Drain("a", []migrations.Machine{third, second, first}, cluster(t, first, second, third), facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range moved {
+		got = append(got, fmt.Sprintf("%s to %q, displaced %v, %d blockers", m.Name, m.To, m.Displaced, len(m.Blockers)))
+	}
+	want := []string{`first to "b", displaced false, 0 blockers`, `second to "", displaced true, 0 blockers`, `third to "", displaced false, 1 blockers`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if stranded := migrations.Stranded(moved); len(stranded) != 2 || stranded[0].Name != "second" {
+		t.Errorf("stranded are %v", stranded)
+	}
+}
+
+func TestModels(t *testing.T) {
+	c := cluster(t)
+	both := migrations.CommonModels([]map[string]string{c.Nodes[0].Labels, c.Nodes[1].Labels})
+	if diff := cmp.Diff([]string{"Penryn"}, both); diff != "" {
+		t.Error(diff)
+	}
+	if none := migrations.CommonModels(nil); len(none) != 0 {
+		t.Errorf("no nodes have %v in common", none)
+	}
+	for want, models := range map[string][]string{"": {"unknown"}, "Haswell": {"Haswell-noTSX", "Haswell", "Penryn"}, "EPYC-Rome": {"EPYC", "EPYC-Rome", "Opteron_G5"}, "Skylake-Client-IBRS": {"Broadwell", "Skylake-Client-IBRS"}} {
+		if got := migrations.Highest(models); got != want {
+			t.Errorf("of %v, the highest is %q", models, got)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package ovf
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// hardware reads a VirtualHardwareSection, with the settings of VMware.
+func (r reader) hardware(v *VirtualSystem, e *element) {
+	for _, c := range e.children {
+		switch c.name {
+		case "Item", "StorageItem", "EthernetPortItem":
+			if len(v.Items) == MaxFiles {
+				v.problems.Reject(LimitExceeded, e.path(), "the virtual system has more than 1000 devices", "remove devices")
+				return
+			}
+			v.Items = append(v.Items, r.item(c))
+		case "Config", "ExtraConfig":
+			setting(v, strings.ToLower(c.attr("key")), c.attr("value"))
+		case "System":
+			if kind := strings.ToLower(c.value("VirtualSystemType")); v.Architecture == "" && strings.Contains(kind, "ppc64") {
+				v.Architecture = "ppc64le"
+			}
+		}
+	}
+	if v.OS.VMwareType != "" && strings.HasPrefix(strings.ToLower(v.OS.VMwareType), "arm") {
+		v.Architecture = "arm64"
+	}
+}
+
+// setting reads a setting of VMware.
+func setting(v *VirtualSystem, key, value string) {
+	isTrue := strings.EqualFold(value, "true")
+	switch key {
+	case "firmware":
+		v.Firmware = strings.ToLower(value)
+	case "bootoptions.efisecurebootenabled", "uefi.secureboot.enabled":
+		v.SecureBoot = v.SecureBoot || isTrue
+	case "nvram":
+		v.NVRAM = true
+	case "vtpm.present":
+		v.TPM = v.TPM || isTrue
+	}
+}
+
+// item reads a device.
+func (r reader) item(e *element) Item {
+	i := Item{
+		InstanceID: e.value("InstanceID", "InstanceId"), Name: e.value("ElementName", "Caption"), Parent: e.value("Parent"), Address: e.value("Address"),
+		OnParent: e.value("AddressOnParent"), HostResource: e.value("HostResource"), Connection: e.value("Connection"), Quantity: e.value("VirtualQuantity"),
+		Units: e.value("AllocationUnits"), Cores: e.value("CoresPerSocket", "cpu_per_socket"), Sockets: e.value("num_of_sockets"),
+		Configurations: strings.Fields(e.attr("configuration")), Bound: e.attr("bound"), Optional: e.optional(), Element: e.path(),
+	}
+	i.Type, _ = strconv.Atoi(e.value("ResourceType"))
+	if e.name == "EthernetPortItem" && i.Type == 0 {
+		i.Type = typeEthernet
+	}
+	if e.name == "StorageItem" && i.Type == 0 {
+		i.Type = typeDisk
+	}
+	i.MAC = i.Address
+	if mac := e.value("MACAddress"); mac != "" { // of oVirt
+		i.MAC = mac
+	}
+	i.SubTypes = strings.FieldsFunc(e.value("ResourceSubType"), func(r rune) bool { return unicode.IsSpace(r) || r == ',' })
+	return i
+}
+
+// subtype is the first resource subtype.
+func (i *Item) subtype() string {
+	if len(i.SubTypes) == 0 {
+		return ""
+	}
+	return i.SubTypes[0]
+}
+
+// number is a field as a whole number; 0 if it is not one.
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// in reports whether a device exists in a deployment option.
+func (i *Item) in(option string) bool {
+	if i.Bound != "" && i.Bound != "normal" {
+		return false
+	}
+	if len(i.Configurations) == 0 {
+		return true
+	}
+	return slices.Contains(i.Configurations, option)
+}
+
+// items are the devices in a deployment option. A device of the option replaces one of all options with the same InstanceID.
+func (v *VirtualSystem) items(option string) []Item {
+	own := map[string]bool{}
+	for i := range v.Items {
+		if item := &v.Items[i]; len(item.Configurations) > 0 && item.in(option) && item.InstanceID != "" {
+			own[item.InstanceID] = true
+		}
+	}
+	var found []Item
+	for i := range v.Items {
+		item := &v.Items[i]
+		if !item.in(option) || len(item.Configurations) == 0 && own[item.InstanceID] {
+			continue
+		}
+		found = append(found, *item)
+	}
+	return found
+}

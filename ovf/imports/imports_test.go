@@ -1,0 +1,107 @@
+package imports
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/ovf/appliance"
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources"
+)
+
+func sample(change ...func(*v1beta1.VirtualMachineTemplateImportSpec)) *v1beta1.VirtualMachineTemplateImport {
+	of := &v1beta1.VirtualMachineTemplateImport{ObjectMeta: metav1.ObjectMeta{Namespace: "templates", Name: "quay", UID: "1"}}
+	of.Spec.Source.HTTP = &v1beta1.ImportHTTP{URL: "https://example.com/quay.ova"}
+	for _, c := range change {
+		c(&of.Spec)
+	}
+	return of
+}
+
+// TestAdapt holds what the import replaces in a template, and that everything else stays.
+func TestAdapt(t *testing.T) {
+	const machine = `{"spec":{"dataVolumeTemplates":[{"spec":{"source":{"blank":{}},"storage":{}}}],"preference":{"kind":"a","name":"b"},"template":{"spec":{"domain":{"cpu":{"cores":1},"memory":{"guest":"1Gi"}}}}}}`
+	for name, c := range map[string]struct {
+		spec v1beta1.VirtualMachineTemplateImportSpec
+		want string
+	}{
+		"nothing": {want: machine},
+		"an instancetype": {
+			spec: v1beta1.VirtualMachineTemplateImportSpec{Instancetype: &v1beta1.ImportInstancetype{Name: "small"}},
+			want: `{"spec":{"dataVolumeTemplates":[{"spec":{"source":{"blank":{}},"storage":{}}}],"instancetype":{"kind":"VirtualMachineClusterInstancetype","name":"small"},"preference":{"kind":"a","name":"b"},"template":{"spec":{"domain":{}}}}}`,
+		},
+		"a preference": {
+			spec: v1beta1.VirtualMachineTemplateImportSpec{Preference: &v1beta1.ImportPreference{Kind: "VirtualMachinePreference", Name: "mine"}},
+			want: strings.Replace(machine, `{"kind":"a","name":"b"}`, `{"kind":"VirtualMachinePreference","name":"mine"}`, 1),
+		},
+		"storage": {
+			spec: v1beta1.VirtualMachineTemplateImportSpec{Storage: &v1beta1.ImportStorage{Class: "fast", AccessMode: "ReadWriteMany"}},
+			want: strings.Replace(machine, `"storage":{}`, `"storage":{"accessModes":["ReadWriteMany"],"storageClassName":"fast"}`, 1),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			template := &v1beta1.VirtualMachineTemplate{Spec: v1beta1.VirtualMachineTemplateSpec{VirtualMachine: &runtime.RawExtension{Raw: []byte(machine)}}}
+			if err := adapt(template, &c.spec); err != nil || string(template.Spec.VirtualMachine.Raw) != c.want {
+				t.Errorf("%v\ngot  %s\nwant %s", err, template.Spec.VirtualMachine.Raw, c.want)
+			}
+		})
+	}
+}
+
+// TestPlanOf holds that a plan is valid, names no file outside of the pod, and has digests unless the manifest is skipped.
+func TestPlanOf(t *testing.T) {
+	disks := []Disk{{Name: "quay-disk-1", Size: 1 << 20, File: appliance.File{Href: "a.vmdk", Format: "vmdk", Parts: []appliance.Part{{Name: "a.vmdk", Offset: 1024, Size: 4096, Digest: "sha256:" + strings.Repeat("0a", 32)}}}}}
+	from := &Origin{URL: "https://example.com/quay.ova", Size: 1 << 20, Validator: `"v1"`, Authorities: []byte("pem"), Sources: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}}
+	for verify, digests := range map[v1beta1.ImportVerify]bool{"": true, v1beta1.ImportVerifySkip: false} {
+		of := sample(func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Verify, s.Source.HTTP.SecretRef = verify, "login" })
+		plan, err := PlanOf(of, from, disks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (plan.Disks[0].Parts[0].Digest != "") != digests || plan.AuthoritiesFile != "/import/serving/authorities.pem" || plan.Credentials.UserFile != "/import/credentials/accessKeyId" ||
+			plan.Sources.Networks[0] != "10.1.0.0/16" || len(plan.Validate()) > 0 {
+			t.Errorf("%q: got %+v", verify, plan)
+		}
+		pod := Pod(of, &Server{Image: "a"}, "0123")
+		pod.UID = "2"
+		objects, err := Objects(pod, plan, from, &Material{Suffix: "0123", Certificate: []byte("certificate"), Key: []byte("key"), Token: "token"})
+		if err != nil || len(objects) != 5 {
+			t.Fatal(objects, err)
+		}
+		for _, o := range objects {
+			if owner := metav1.GetControllerOf(o); owner == nil || owner.UID != "2" || len(validation.IsDNS1123Label(o.GetName())) > 0 || o.GetLabels()[v1beta1.LabelImportUID] != "1" {
+				t.Errorf("got %+v", o)
+			}
+		}
+		if _, last := objects[4].(*corev1.Service); !last {
+			t.Errorf("the last object is %T", objects[4])
+		}
+		if header := string(objects[1].(*corev1.Secret).Data["header"]); header != transfer.TokenHeader+": token" {
+			t.Errorf("got the header %s", header)
+		}
+	}
+	if _, err := PlanOf(sample(), from, nil); err == nil || !strings.Contains(err.Error(), "the disks cannot be served: disks: Required value") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestDataVolume holds the size, the source and the server of a DataVolume.
+func TestDataVolume(t *testing.T) {
+	of := sample(func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Storage = &v1beta1.ImportStorage{Class: "fast"} })
+	dv := DataVolume(of, 2, &v1beta1.ImportDisk{Name: "quay-disk-3", Size: 1<<20 + 1}, "0123")
+	size := dv.Spec.Storage.Resources.Requests[corev1.ResourceStorage]
+	if dv.Spec.Source.HTTP.URL != "https://virtward-import-0123.templates.svc:8443/disks/2" || size.String() != "2Mi" || *dv.Spec.Storage.StorageClassName != "fast" || ServedBy(dv) != "0123" {
+		t.Errorf("got %+v", dv)
+	}
+	dv.Spec.Source = nil
+	if ServedBy(dv) != "" {
+		t.Error("a DataVolume without a source has a server")
+	}
+}

@@ -1,0 +1,387 @@
+package ovf
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/templates/randomness"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// change replaces text of a descriptor. Each text must exist.
+func change(t *testing.T, text string, pairs []string) string {
+	t.Helper()
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			t.Fatalf("the descriptor has no %q", pairs[i])
+		}
+		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
+	}
+	return text
+}
+
+// summary is a mapping in one line: topology, memory, firmware, preference, disks, media, interfaces, warnings, rejections.
+func summary(m *Mapping) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if s := m.System; s != nil {
+		if s.CPU != nil {
+			add("%dx%d", s.CPU.Sockets, s.CPU.CoresPerSocket)
+		}
+		add("%dMi %s %s", s.MemoryMiB, s.Firmware, s.OS.Preference)
+		for _, d := range s.Disks {
+			name := d.Href
+			if d.Blank {
+				name = "blank"
+			}
+			add("[%s %d %s/%s %d]", name, d.CapacityBytes>>20, d.Controller, d.Bus, d.BootOrder)
+		}
+		for _, c := range s.CDROMs {
+			add("(%s)", c.Href)
+		}
+		for _, n := range s.NICs {
+			add("%s:%s", n.Network, n.Model)
+		}
+	}
+	for _, n := range m.Needs {
+		add("needs=%s", n)
+	}
+	for _, w := range m.Warnings {
+		add("%s", w.Code)
+	}
+	for _, r := range m.Rejections {
+		add("!%s", r.Reason)
+	}
+	return strings.Join(parts, " ")
+}
+
+const (
+	tide = "2x2 2048Mi bios ubuntu [tide-disk1.vmdk 20480 scsi/virtio 1] [blank 5120 scsi/virtio 0] (tools.iso) Shore:virtio DeviceDropped"
+	kiln = "2x1 1024Mi bios debian [kiln disk ü.vmdk 8192 sata/sata 1] (kiln.iso) NAT:e1000 DeviceDropped DeviceDropped"
+)
+
+// item is a device in the style of VMware.
+func item(fields string) string { return "<Item>" + fields + "</Item><vmw:Config " }
+
+// TestDescriptors maps descriptors in the style of each producer, and variants of them.
+func TestDescriptors(t *testing.T) {
+	const hardware = "<vmw:Config "
+	const eula = `<EulaSection><Info/><License>Be kind.</License></EulaSection><VirtualHardwareSection>`
+	const product = `<ProductSection ovf:class="harbour" ovf:instance="1"><Info/><Property ovf:key="lamp" ovf:type="string" ovf:userConfigurable="true" ovf:value="on"/></ProductSection><VirtualHardwareSection>`
+	const noValue = `<ProductSection><Property ovf:key="a:b.c" ovf:type="password" ovf:password="true" ovf:userConfigurable="true" ovf:value="secret"/></ProductSection><VirtualHardwareSection>`
+	options := `<DeploymentOptionSection><Configuration ovf:id="s"><Label>S</Label></Configuration><Configuration ovf:id="l" ovf:default="true"><Label>L</Label></Configuration></DeploymentOptionSection><VirtualSystem ovf:id="tide">`
+	for name, c := range map[string]struct {
+		text    string
+		changes []string
+		options Options
+		want    string
+	}{
+		"VMware":                              {vmware, nil, Options{}, tide},
+		"VMware with CRLF":                    {vmware, []string{"\n", "\r\n"}, Options{}, tide},
+		"VMware with indivisible cores":       {vmware, []string{"false\">2</vmw:Cores", "false\">3</vmw:Cores"}, Options{}, strings.Replace(strings.Replace(tide, "2x2", "1x4", 1), "DeviceDropped", "Guessed DeviceDropped", 1)},
+		"VMware without cores":                {vmware, []string{`<vmw:CoresPerSocket ovf:required="false">2</vmw:CoresPerSocket>`, ""}, Options{}, strings.Replace(tide, "2x2", "4x1", 1)},
+		"VMware with EFI":                     {vmware, []string{hardware, `<vmw:Config ovf:required="false" vmw:key="firmware" vmw:value="efi"/><vmw:Config `}, Options{}, strings.Replace(tide, "bios", "efi", 1)},
+		"VMware with Secure Boot":             {vmware, []string{hardware, `<vmw:Config vmw:key="firmware" vmw:value="efi"/><vmw:Config vmw:key="bootOptions.efiSecureBootEnabled" vmw:value="true"/><vmw:Config `}, Options{}, strings.Replace(tide, "bios", "efi-secure", 1)},
+		"Secure Boot with BIOS":               {vmware, []string{hardware, `<vmw:Config vmw:key="firmware" vmw:value="bios"/><vmw:ExtraConfig vmw:key="uefi.secureBoot.enabled" vmw:value="TRUE"/><vmw:Config `}, Options{}, tide[:len(tide)-13] + "Guessed DeviceDropped"},
+		"a vTPM":                              {vmware, []string{hardware, item("<rasd:InstanceID>11</rasd:InstanceID><rasd:ResourceSubType>vmware.vtpm</rasd:ResourceSubType><rasd:ResourceType>1</rasd:ResourceType>")}, Options{}, tide + " TPMStateLost"},
+		"NVRAM":                               {vmware, []string{hardware, `<vmw:ExtraConfig vmw:key="nvram" vmw:value="ovf:/file/n"/><vmw:Config `}, Options{}, tide + " NVRAMDropped"},
+		"passthrough":                         {vmware, []string{hardware, item("<rasd:InstanceID>11</rasd:InstanceID><rasd:ResourceSubType>vmware.pcipassthrough</rasd:ResourceSubType><rasd:ResourceType>1</rasd:ResourceType>")}, Options{}, tide + " DeviceDropped"},
+		"a bound":                             {vmware, []string{hardware, `<Item ovf:bound="max"><rasd:InstanceID>1</rasd:InstanceID><rasd:ResourceType>3</rasd:ResourceType><rasd:VirtualQuantity>64</rasd:VirtualQuantity></Item><vmw:Config `}, Options{}, tide},
+		"a second interface":                  {vmware, []string{hardware, item("<rasd:Connection>Sea</rasd:Connection><rasd:InstanceID>11</rasd:InstanceID><rasd:ResourceSubType>E1000e</rasd:ResourceSubType><rasd:ResourceType>10</rasd:ResourceType>")}, Options{}, strings.Replace(tide, "virtio DeviceDropped", "virtio Sea:e1000e needs=networks DeviceDropped", 1)},
+		"an unknown adapter":                  {vmware, []string{"VmxNet3", "SriovCard"}, Options{}, strings.Replace(tide, "DeviceDropped", "Guessed DeviceDropped", 1)},
+		"Windows":                             {vmware, []string{"ubuntu64Guest", "windows2019srvNext_64Guest"}, Options{}, "2x2 2048Mi bios windows.2k22 [tide-disk1.vmdk 20480 scsi/sata 1] [blank 5120 scsi/sata 0] (tools.iso) Shore:e1000e DeviceDropped"},
+		"Windows 10, whose CIM id lies":       {vmware, []string{"ubuntu64Guest", "windows9_64Guest", `ovf:id="101"`, `ovf:id="1"`}, Options{}, "2x2 2048Mi bios windows.10 [tide-disk1.vmdk 20480 scsi/sata 1] [blank 5120 scsi/sata 0] (tools.iso) Shore:e1000e DeviceDropped"},
+		"RHEL":                                {vmware, []string{"ubuntu64Guest", "rhel9_64Guest"}, Options{}, strings.Replace(tide, "ubuntu", "rhel.9", 1)},
+		"CentOS":                              {vmware, []string{"ubuntu64Guest", "centos9_64Guest"}, Options{}, strings.Replace(tide, "ubuntu", "centos.stream9", 1)},
+		"other Linux":                         {vmware, []string{"ubuntu64Guest", "other5xLinux64Guest"}, Options{}, strings.Replace(tide, "ubuntu", "linux", 1)},
+		"an unknown system":                   {vmware, []string{"ubuntu64Guest", "otherGuest", `ovf:id="101"`, `ovf:id="1"`, "Ubuntu Linux (64-bit)", "x"}, Options{}, strings.Replace(strings.Replace(tide, "ubuntu", "legacy", 1), "DeviceDropped", "Guessed DeviceDropped", 1)},
+		"a license":                           {vmware, []string{"<VirtualHardwareSection>", eula}, Options{}, strings.Replace(tide, "DeviceDropped", "needs=acceptEula DeviceDropped", 1)},
+		"an empty license":                    {vmware, []string{"<VirtualHardwareSection>", "<EulaSection/><VirtualHardwareSection>"}, Options{}, tide},
+		"a property with a value":             {vmware, []string{"<VirtualHardwareSection>", product}, Options{}, tide},
+		"a password":                          {vmware, []string{"<VirtualHardwareSection>", noValue}, Options{}, strings.Replace(tide, "DeviceDropped", "needs=properties DeviceDropped", 1)},
+		"a startup section":                   {vmware, []string{"<VirtualHardwareSection>", "<StartupSection><Item/></StartupSection><VirtualHardwareSection>"}, Options{}, strings.Replace(tide, "DeviceDropped", "SectionDropped DeviceDropped", 1)},
+		"an optional section":                 {vmware, []string{"<VirtualHardwareSection>", `<vmw:Own ovf:required="false">x</vmw:Own><VirtualHardwareSection>`}, Options{}, strings.Replace(tide, "DeviceDropped", "SectionDropped DeviceDropped", 1)},
+		"a required section, lax":             {vmware, []string{"<VirtualHardwareSection>", "<vmw:Own>x</vmw:Own><VirtualHardwareSection>"}, Options{Lax: true}, strings.Replace(tide, "DeviceDropped", "SectionDropped DeviceDropped", 1)},
+		"the default deployment option":       {vmware, []string{`<VirtualSystem ovf:id="tide">`, options, hardware, `<Item ovf:configuration="l"><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:VirtualQuantity>8192</rasd:VirtualQuantity></Item><vmw:Config `}, Options{}, strings.Replace(tide, "2048Mi", "8192Mi", 1)},
+		"another deployment option":           {vmware, []string{`<VirtualSystem ovf:id="tide">`, options, hardware, `<Item ovf:configuration="l"><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:VirtualQuantity>8192</rasd:VirtualQuantity></Item><vmw:Config `}, Options{DeploymentOption: "s"}, tide},
+		"two disks of one file":               {vmware, []string{"ovf:/disk/vmdisk2", "ovf:/disk/vmdisk1"}, Options{}, strings.Replace(tide, "[blank 5120 scsi/virtio 0]", "[tide-disk1.vmdk 20480 scsi/virtio 0]", 1)},
+		"a disk that refers to a file":        {vmware, []string{"ovf:/disk/vmdisk1", "/file/file1"}, Options{}, tide},
+		"an image larger than its capacity":   {vmware, nil, Options{Sizes: map[string]int64{"tide-disk1.vmdk": 40 << 30}}, strings.Replace(tide, "20480", "40960", 1)},
+		"a capacity of a property":            {vmware, []string{`capacity="5"`, `capacity="${harbour.lamp.1}"`, "<VirtualHardwareSection>", strings.Replace(product, `"on"`, `"7"`, 1)}, Options{}, strings.Replace(tide, "5120", "7168", 1)},
+		"a disk without reference":            {vmware, []string{"<rasd:HostResource>ovf:/disk/vmdisk2</rasd:HostResource>", ""}, Options{}, strings.Replace(strings.Replace(tide, " [blank 5120 scsi/virtio 0]", "", 1), "DeviceDropped", "DeviceDropped DeviceDropped", 1)},
+		"no CPU and no memory":                {vmware, []string{"<rasd:ResourceType>3</rasd:ResourceType>", "<rasd:ResourceType>2</rasd:ResourceType>", "<rasd:ResourceType>4</rasd:ResourceType>", "<rasd:ResourceType>2</rasd:ResourceType>"}, Options{}, strings.Replace(tide, "2x2 2048Mi", "0Mi", 1)},
+		"arm64":                               {vmware, []string{"ubuntu64Guest", "arm-ubuntu-64Guest"}, Options{}, tide},
+		"VirtualBox":                          {virtualBox, nil, Options{}, kiln},
+		"VirtualBox with EFI":                 {virtualBox, []string{`Firmware type="BIOS"`, `Firmware type="EFI"`}, Options{}, strings.Replace(kiln, "bios", "efi", 1)},
+		"VirtualBox with a TPM":               {virtualBox, []string{"<BIOS/>", `<BIOS/><TrustedPlatformModule type="v2_0"/>`}, Options{}, kiln + " TPMStateLost"},
+		"VirtualBox with IDE":                 {virtualBox, []string{"<rasd:Parent>5</rasd:Parent>", "<rasd:Parent>3</rasd:Parent>"}, Options{}, strings.Replace(kiln, "sata/sata", "ide/sata", 1)},
+		"VirtualBox with SCSI":                {virtualBox, []string{"<rasd:ResourceSubType>AHCI</rasd:ResourceSubType><rasd:ResourceType>20<", "<rasd:ResourceSubType>lsilogicsas</rasd:ResourceSubType><rasd:ResourceType>6<"}, Options{}, strings.Replace(kiln, "sata/sata", "scsi/virtio", 1)},
+		"VirtualBox with Windows":             {virtualBox, []string{"Debian_64", "Windows11_64"}, Options{}, strings.Replace(kiln, "debian", "windows.11", 1)},
+		"oVirt":                               {oVirt, nil, Options{}, "2x2 4096Mi efi rhel.8 [11d1/22v1 10240 /virtio 1] [11d0/22v0 3072 /virtio 0] net:virtio"},
+		"oVirt with Secure Boot":              {oVirt, []string{"<BiosType>3", "<BiosType>4"}, Options{}, "2x2 4096Mi efi-secure rhel.8 [11d1/22v1 10240 /virtio 1] [11d0/22v0 3072 /virtio 0] net:virtio"},
+		"oVirt with BIOS":                     {oVirt, []string{"<BiosType>3", "<BiosType>2"}, Options{}, "2x2 4096Mi bios rhel.8 [11d1/22v1 10240 /virtio 1] [11d0/22v0 3072 /virtio 0] net:virtio"},
+		"XenServer, which declares UTF-16":    {xenServer, nil, Options{}, "2x1 4096Mi bios windows.2k12 [mill.vhd 32768 /sata 1] Network 0:e1000e Guessed"},
+		"PowerVC of another architecture":     {powerVC, nil, Options{}, "0Mi bios linux [loom.img 10240 /virtio 1] !UnsupportedArchitecture"},
+		"PowerVC":                             {powerVC, []string{"ppc64le", "x86_64"}, Options{}, "0Mi bios linux [loom.img 10240 /virtio 1]"},
+		"OVF 2":                               {version2, nil, Options{}, "1x1 1024Mi bios ubuntu [images/root.qcow2 4096 nvme/virtio 1] a:virtio"},
+		"OVF 2 with a memory in bytes":        {version2, []string{"byte*2^30</rasd:AllocationUnits><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:VirtualQuantity>1<", "byte</rasd:AllocationUnits><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:VirtualQuantity>1073741825<"}, Options{}, "1x1 1025Mi bios ubuntu [images/root.qcow2 4096 nvme/virtio 1] a:virtio"},
+		"OVF 0.9":                             {version09, nil, Options{}, "1x1 256Mi bios linux [old.vmdk 1024 scsi/virtio 1] bridged:pcnet"},
+		"several virtual systems":             {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystem ovf:id="other"/><VirtualSystem ovf:id="tide">`}, Options{}, "!SeveralVirtualSystems"},
+		"a virtual system of several":         {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystem ovf:id="other"/><VirtualSystem ovf:id="tide">`}, Options{VirtualSystem: "tide"}, tide},
+		"a virtual system in a collection":    {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystemCollection ovf:id="c"><Info/><EulaSection><License>x</License></EulaSection><VirtualSystem ovf:id="tide">`, `</VirtualSystem>`, `</VirtualSystem></VirtualSystemCollection>`}, Options{}, strings.Replace(tide, "DeviceDropped", "needs=acceptEula DeviceDropped", 1)},
+		"an empty collection":                 {"<Envelope><VirtualSystemCollection id='c'/></Envelope>", nil, Options{}, "!NoVirtualSystem"},
+		"a required section":                  {vmware, []string{"<VirtualHardwareSection>", "<vmw:Own>x</vmw:Own><VirtualHardwareSection>"}, Options{}, tide + " !UnsupportedRequired"},
+		"a required device":                   {vmware, []string{hardware, item("<rasd:InstanceID>11</rasd:InstanceID><rasd:ResourceType>7</rasd:ResourceType>")}, Options{}, tide + " !UnsupportedRequired"},
+		"an unknown unit of memory":           {vmware, []string{"byte * 2^20", "bushels"}, Options{}, strings.Replace(tide, "2048Mi", "0Mi", 1) + " !UnknownUnit"},
+		"an unknown unit of a disk":           {vmware, []string{`5" ovf:capacityAllocationUnits="byte * 2^30"`, `5" ovf:capacityAllocationUnits="ells"`}, Options{}, strings.Replace(tide, "5120", "0", 1) + " !UnknownUnit"},
+		"a capacity that is a placeholder":    {vmware, []string{`capacity="5"`, `capacity="@SIZE@"`}, Options{}, strings.Replace(tide, "5120", "0", 1) + " !InvalidCapacity"},
+		"a negative capacity":                 {vmware, []string{`capacity="5"`, `capacity="-5"`}, Options{}, strings.Replace(tide, "5120", "0", 1) + " !InvalidCapacity"},
+		"a capacity above the limit":          {vmware, []string{`capacity="5"`, `capacity="65537"`}, Options{}, strings.Replace(tide, "5120", "67109888", 1) + " !LimitExceeded"},
+		"a parent disk":                       {vmware, []string{`parentRef=""`, `parentRef="vmdisk1"`}, Options{}, tide + " !ParentDisk"},
+		"a Disk twice":                        {vmware, []string{`diskId="vmdisk2"`, `diskId="vmdisk1"`, "ovf:/disk/vmdisk2", "ovf:/disk/vmdisk1"}, Options{}, strings.Replace(tide, "[blank 5120 scsi/virtio 0]", "[tide-disk1.vmdk 20480 scsi/virtio 0]", 1) + " !InvalidDescriptor"},
+		"a Disk of a missing File":            {vmware, []string{`fileRef="file1"`, `fileRef="file9"`}, Options{}, strings.Replace(tide, "tide-disk1.vmdk", "blank", 1) + " !InvalidDescriptor"},
+		"a missing Disk":                      {vmware, []string{"ovf:/disk/vmdisk2", "ovf:/disk/vmdisk9"}, Options{}, strings.Replace(tide, " [blank 5120 scsi/virtio 0]", "", 1) + " !InvalidDescriptor"},
+		"a path that leaves the folder":       {vmware, []string{"tools.iso", "../../tools.iso"}, Options{}, strings.Replace(tide, "tools.iso", "../../tools.iso", 1) + " !UnsafeReference"},
+		"an absolute path":                    {vmware, []string{"tools.iso", "/etc/passwd"}, Options{}, strings.Replace(tide, "tools.iso", "/etc/passwd", 1) + " !UnsafeReference"},
+		"a backslash":                         {vmware, []string{"tools.iso", `a\tools.iso`}, Options{}, strings.Replace(tide, "tools.iso", `a\tools.iso`, 1) + " !UnsafeReference"},
+		"a URL":                               {vmware, []string{"tools.iso", "https://example.com/tools.iso"}, Options{}, strings.Replace(tide, "tools.iso", "https://example.com/tools.iso", 1) + " !RemoteReference"},
+		"another compression":                 {vmware, []string{`ovf:id="file1"`, `ovf:id="file1" ovf:compression="bzip2"`}, Options{}, tide + " !UnsupportedFormat"},
+		"too many CPUs":                       {vmware, []string{"VirtualQuantity>4<", "VirtualQuantity>1025<"}, Options{}, strings.Replace(tide, "2x2 ", "", 1) + " !LimitExceeded"},
+		"a number of CPUs that is not one":    {vmware, []string{"VirtualQuantity>4<", "VirtualQuantity>many<"}, Options{}, strings.Replace(tide, "2x2 ", "", 1) + " !InvalidDescriptor"},
+		"memory that is not a number":         {vmware, []string{"VirtualQuantity>2048<", "VirtualQuantity>-1<"}, Options{}, strings.Replace(tide, "2048Mi", "0Mi", 1) + " !InvalidDescriptor"},
+		"a virtual system of the same id":     {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystem ovf:id="tide"/><VirtualSystem ovf:id="tide">`}, Options{}, "!InvalidDescriptor !SeveralVirtualSystems"},
+		"encryption":                          {vmware, []string{"<NetworkSection>", "<EncryptionSection><x/></EncryptionSection><NetworkSection>"}, Options{}, tide + " !UnsupportedRequired"},
+		"an empty deployment option section":  {vmware, []string{"<NetworkSection>", "<DeploymentOptionSection/><NetworkSection>"}, Options{}, tide},
+		"a computer system as a second place": {vmware, []string{hardware, item("<rasd:InstanceID>11</rasd:InstanceID><rasd:ResourceType>24</rasd:ResourceType>")}, Options{}, tide},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := Map(parsed(t, change(t, c.text, c.changes)), c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, summary(m)); diff != "" {
+				t.Error(diff)
+			}
+			for _, r := range m.Rejections {
+				if r.Element == "" || r.Message == "" || r.Remedy == "" {
+					t.Errorf("the rejection %+v does not say what to do", r)
+				}
+			}
+			if len(m.Rejections) == 0 {
+				holds(t, m)
+			}
+		})
+	}
+}
+
+// holds makes the template of a mapping, and checks it as a cluster does.
+func holds(t *testing.T, m *Mapping) *Template {
+	t.Helper()
+	networks := map[string]string{}
+	for _, n := range m.System.NICs {
+		networks[n.Network] = "lab/" + Name(n.Network)
+	}
+	template, err := m.Template(TemplateOptions{Namespace: "shop", Networks: networks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	findings := templates.Check(&template.Spec, randomness.Source{})
+	if templates.Denied(findings) {
+		t.Errorf("the template is not valid: %v", findings)
+	}
+	return template
+}
+
+// TestUTF16 reads a descriptor in both byte orders of UTF-16.
+func TestUTF16(t *testing.T) {
+	for _, big := range []bool{false, true} {
+		var order binary.AppendByteOrder = binary.LittleEndian
+		if big {
+			order = binary.BigEndian
+		}
+		var data []byte
+		for _, unit := range utf16.Encode([]rune("\ufeff" + xenServer)) {
+			data = order.AppendUint16(data, unit)
+		}
+		m, err := Map(parsed(t, string(data)), Options{})
+		if err != nil || m.System.Name != "mill" {
+			t.Errorf("got %+v, %v", m, err)
+		}
+	}
+}
+
+// TestVersions holds the version and the producer of each dialect.
+func TestVersions(t *testing.T) {
+	for text, want := range map[string]string{
+		vmware: "1 vmware", virtualBox: "1 virtualbox", oVirt: "1 ovirt", xenServer: "1 xenserver", powerVC: "1 powervc", version2: "2 other", version09: "0.9 vmware",
+	} {
+		d := parsed(t, text)
+		if got := d.Version + " " + d.Producer; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestCharset decodes the encoding that a descriptor declares.
+func TestCharset(t *testing.T) {
+	d := parsed(t, strings.Replace(version09, "Old One", "M\xfchle", 1))
+	if got := d.VirtualSystems[0].Products[0].Name; got != "Mühle" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestChoices holds that an id which does not exist is an error of the caller.
+func TestChoices(t *testing.T) {
+	for _, options := range []Options{{VirtualSystem: "x"}, {DeploymentOption: "x"}} {
+		if _, err := Map(parsed(t, vmware), options); !errors.Is(err, ErrChoice) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestUnits holds the units of DSP0004, and the names that producers use.
+func TestUnits(t *testing.T) {
+	for unit, want := range map[string]int64{
+		"byte": 1, "bytes": 1, "byte * 2^20": 1 << 20, "byte*2^30": 1 << 30, "byte * 10^9": 1e9, "byte * 1024": 1024, "byte * 2^10 * 2^10": 1 << 20,
+		"MegaBytes": 1 << 20, "GB": 1 << 30, "KB": 1 << 10, " MiB ": 1 << 20,
+		"": 0, "hertz * 10^6": 0, "byte * 2^99": 0, "byte * 0": 0, "byte *": 0, "byte / 2": 0,
+	} {
+		if got, known := bytesIn(unit); got != want || known != (want > 0) {
+			t.Errorf("%q: got %d, %v", unit, got, known)
+		}
+	}
+}
+
+// TestGolden compares whole templates and warnings.
+func TestGolden(t *testing.T) {
+	cloud := strings.Replace(vmware, "<VirtualHardwareSection>", `<ProductSection><Info/><Product>Tide ${HOME}</Product><Vendor>Shore</Vendor>`+
+		`<Property ovf:key="hostname" ovf:type="string" ovf:userConfigurable="true"/><Property ovf:key="password" ovf:type="string" ovf:password="true" ovf:userConfigurable="true"/>`+
+		`<Property ovf:key="public-keys" ovf:type="string" ovf:userConfigurable="true"><Label>Keys</Label></Property><Property ovf:key="own" ovf:type="string" ovf:userConfigurable="true" ovf:value=" 1 "/></ProductSection><VirtualHardwareSection>`, 1)
+	for name, text := range map[string]string{"vmware": vmware, "virtualbox": virtualBox, "ovirt": oVirt, "xenserver": xenServer, "ovf2": version2, "ovf09": version09, "cloud-init": cloud} {
+		t.Run(name, func(t *testing.T) {
+			m, err := Map(parsed(t, text), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			template, err := m.Template(TemplateOptions{Namespace: "shop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if findings := templates.Check(&template.Spec, randomness.Source{}); templates.Denied(findings) {
+				t.Errorf("the template is not valid: %v", findings)
+			}
+			raw, err := json.Marshal(map[string]any{"template": template.VirtualMachineTemplate, "claims": template.Claims, "warnings": m.Warnings})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := yaml.JSONToYAML(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", "golden", name+".yaml")
+			if *update {
+				if err := os.WriteFile(file, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatalf("%v: go test -update writes it", err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestNetworks holds that each further network needs a mapping.
+func TestNetworks(t *testing.T) {
+	text := strings.Replace(vmware, "<vmw:Config ", item("<rasd:Connection>Sea</rasd:Connection><rasd:InstanceID>11</rasd:InstanceID><rasd:ResourceType>10</rasd:ResourceType>"), 1)
+	for _, c := range []struct {
+		networks map[string]string
+		want     string
+	}{
+		{nil, "networks without a mapping: Sea"},
+		{map[string]string{"Sea": "pod"}, "2 network adapters are mapped to the pod network"},
+		{map[string]string{"Sea": "none"}, ""},
+		{map[string]string{"Sea": "lab/sea"}, ""},
+	} {
+		m, err := Map(parsed(t, text), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = m.Template(TemplateOptions{Namespace: "shop", Networks: c.networks})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: got %v, want %q", c.networks, err, c.want)
+		}
+	}
+}
+
+// TestParameterNames holds that names are valid and unique.
+func TestParameterNames(t *testing.T) {
+	taken := map[string]bool{}
+	var got []string
+	for _, key := range []string{"a.b", "A:B", "ü", "...", strings.Repeat("x", 500)} {
+		name := parameterName(key, taken)
+		taken[name] = true
+		got = append(got, name)
+	}
+	if want := []string{"A_B", "A_B_2", "PROPERTY", "PROPERTY_2"}; !slices.Equal(got[:4], want) || len(got[4]) > 253 {
+		t.Errorf("got %q", got)
+	}
+}
+
+// FuzzMap holds that no descriptor makes the package panic, that the output is bounded, and that each rejection has a reason.
+func FuzzMap(f *testing.F) {
+	for _, text := range []string{vmware, virtualBox, oVirt, xenServer, powerVC, version2, version09} {
+		f.Add([]byte(text))
+	}
+	for _, c := range rejected() {
+		if len(c.text) < 1<<10 {
+			f.Add([]byte(c.text))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d, err := Parse(data)
+		var rejection *Rejection
+		switch {
+		case err == nil:
+		case !errors.As(err, &rejection) || rejection.Reason == "":
+			t.Fatalf("the error %v is no rejection", err)
+		default:
+			return
+		}
+		m, err := Map(d, Options{Lax: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Warnings) > 2*maxProblems || m.System != nil && (len(m.System.Disks) > MaxDisks || len(m.System.NICs) > MaxNICs) {
+			t.Fatal("the output is not bounded")
+		}
+		if m.System == nil || len(m.Rejections) > 0 {
+			return
+		}
+		networks := map[string]string{}
+		for _, n := range m.System.NICs {
+			networks[n.Network] = "lab/net"
+		}
+		if _, err := m.Template(TemplateOptions{Namespace: "shop", Networks: networks}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package placement_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/launcher"
+	"github.com/virtward/virtward/placement"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/provenance"
+)
+
+func quantity(text string) resource.Quantity { return resource.MustParse(text) }
+
+// TestFields: reasons name the field of the instance and the layer behind them.
+func TestFields(t *testing.T) {
+	facts := platform.Defaults(platform.Settings{})
+	vmi := object[v1.VirtualMachineInstance](t, `
+metadata: {name: db, namespace: shop}
+spec:
+  architecture: amd64
+  nodeSelector: {disk: ssd}
+  domain:
+    cpu: {cores: 60, model: Haswell}
+    memory: {guest: 16Gi}
+    machine: {type: q35}
+    devices: {gpus: [{name: g, deviceName: example.com/gpu}]}
+`)
+	changes := []provenance.Change{
+		{Path: "spec.domain.cpu.cores", Layer: "base"}, {Path: "spec.domain.memory.guest", Layer: "instancetype/u1.large"}, {Path: "spec.domain.machine.type", Layer: "amd64"},
+	}
+	result, err := launcher.Render(&launcher.Input{VMI: launcher.Started(vmi, facts), Facts: facts, Renderer: launcher.NewBaseRenderer("amd64"), Changes: changes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := placement.NewSnapshot(&placement.Cluster{Nodes: objects[corev1.Node](t, two)[1:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := snapshot.Place(&placement.Subject{Pod: result.Pod, Launcher: result, VMI: vmi, Changes: changes})
+	type brief struct{ Field, Layer, Text, Change string }
+	got := map[string]brief{}
+	for _, r := range p.Reasons(0) {
+		got[r.Text] = brief{r.Field, r.Layer, r.Rule, r.Change}
+	}
+	want := map[string]brief{
+		"needs 6005m of CPU; 4 of 4 is free": {"spec.domain.cpu", "base", "", "request 2005m less with spec.domain.cpu: the node is too small even when it is empty"},
+		"needs 17.77Gi of memory, 1.74Gi of it KubeVirt's overhead; 8Gi of 8Gi is free": {
+			"spec.domain.memory.guest", "instancetype/u1.large", "", "use an instancetype with 9.77Gi less memory than u1.large: the node is too small even when it is empty",
+		},
+		"the node has no example.com/gpu, and the pod needs 1":                                                           {"spec.domain.devices.gpus[0]", "", "", "install the device plugin of example.com/gpu on the node, or remove the device"},
+		"the node has no devices.kubevirt.io/kvm, and the pod needs 1":                                                   {"", "", "each virtual machine needs the hypervisor's device", "check that virt-handler runs on the node, and that the node has the device"},
+		"the node does not support the CPU model Haswell":                                                                {"spec.domain.cpu.model", "", "a named CPU model", "use a CPU model that the node supports, or change spec.domain.cpu.model"},
+		"the node does not support the machine type q35":                                                                 {"spec.domain.machine.type", "amd64", "the machine type", "use a machine type that the node supports, or change spec.domain.machine.type"},
+		"the node lacks the label disk=ssd":                                                                              {"spec.nodeSelector", "", "the node selector of the instance", "label the node disk=ssd, or change spec.nodeSelector"},
+		"the node lacks the label kubernetes.io/arch=amd64":                                                              {"spec.architecture", "", "the architecture of the guest", "label the node kubernetes.io/arch=amd64, or change spec.architecture"},
+		"the node has no devices.kubevirt.io/tun, and the pod needs 1":                                                   {"spec.domain.devices.interfaces", "", "", "check that virt-handler runs on the node, and that the node has the device"},
+		"KubeVirt cannot start virtual machines on the node: virt-handler does not mark it kubevirt.io/schedulable=true": {"", "", "KubeVirt runs on nodes that virt-handler marks", "check the virt-handler pod of the node"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// FuzzPlace: no pod and no cluster makes it panic, and each node that does not fit has a reason with a text.
+func FuzzPlace(f *testing.F) {
+	f.Add(`{"spec":{"nodeSelector":{"a":"b"},"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}`, `{"Nodes":[{"metadata":{"name":"a"}}],"Pods":[{"spec":{"nodeName":"a"}}]}`)
+	f.Add(`{"metadata":{"namespace":"x"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}],"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"DoNotSchedule","labelSelector":{}}]}}`,
+		`{"Nodes":[{"metadata":{"name":"a","labels":{"z":"1"}},"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}],"Claims":[{"metadata":{"namespace":"x","name":"c"},"spec":{"storageClassName":"s"}}],"Classes":[{"metadata":{"name":"s"},"volumeBindingMode":"WaitForFirstConsumer"}],"Quotas":[{"metadata":{"namespace":"x"},"spec":{"hard":{"limits.cpu":"1"}}}]}`)
+	f.Fuzz(func(t *testing.T, podText, clusterText string) {
+		pod, cluster := &corev1.Pod{}, &placement.Cluster{}
+		if json.Unmarshal([]byte(podText), pod) != nil || json.Unmarshal([]byte(clusterText), cluster) != nil || hasNil(cluster) {
+			t.Skip()
+		}
+		snapshot, err := placement.NewSnapshot(cluster)
+		if err != nil {
+			t.Skip()
+		}
+		p := snapshot.Place(&placement.Subject{Pod: pod})
+		for i := range p.Len() {
+			reasons := p.Reasons(i)
+			if p.Fits(i) != (len(reasons) == 0) || len(reasons) > placement.MaxReasons {
+				t.Fatalf("%s: fits %v with %d reasons", p.Node(i), p.Fits(i), len(reasons))
+			}
+			for _, r := range reasons {
+				if r.Text == "" || r.Plugin == "" || r.Kind == "" {
+					t.Fatalf("%s: %+v", p.Node(i), r)
+				}
+			}
+		}
+	})
+}
+
+// hasNil reports whether a list has an element without an object, which JSON can have and no cluster has.
+func hasNil(c *placement.Cluster) bool {
+	return anyNil(c.Nodes) || anyNil(c.Pods) || anyNil(c.Namespaces) || anyNil(c.Claims) || anyNil(c.Volumes) || anyNil(c.Classes) || anyNil(c.CSINodes) ||
+		anyNil(c.Quotas) || anyNil(c.LimitRanges) || anyNil(c.PriorityClasses)
+}
+
+func anyNil[T any](all []*T) bool {
+	for _, one := range all {
+		if one == nil {
+			return true
+		}
+	}
+	return false
+}

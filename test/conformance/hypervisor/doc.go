@@ -1,6 +1,0 @@
-// Package hypervisor is the suite that every folder under hypervisors must pass.
-//
-// Input: a hypervisor for the registry, the cases of its rules, and its page. Output: failed tests, each with the problem
-// and an object that shows it. The suite completes and validates every recorded object of the conformance cases on every
-// architecture, with every name of the hypervisor in a KubeVirt resource. It never uses a cluster.
-package hypervisor

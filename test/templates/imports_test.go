@@ -1,0 +1,423 @@
+package templates
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/test/await"
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/vmdk"
+)
+
+// importServer is the program that the pods of imports run.
+const importServer = "virtward-import-server"
+
+// harbour is the descriptor of an appliance with a disk.
+const harbour = `<Envelope xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1"><References><File ovf:id="f" ovf:href="harbour-disk1.vmdk"/></References>
+<DiskSection><Info/><Disk ovf:diskId="d" ovf:fileRef="f" ovf:capacity="3" ovf:capacityAllocationUnits="byte * 2^20" ovf:format="http://www.vmware.com/interfaces/specifications/vmdk.html#streamOptimized"/></DiskSection>
+<NetworkSection><Info/><Network ovf:name="Shore"/></NetworkSection>
+<VirtualSystem ovf:id="harbour"><Info/><Name>Harbour Light</Name><OperatingSystemSection ovf:id="96"><Info/></OperatingSystemSection><VirtualHardwareSection><Info/>
+<Item><InstanceID>1</InstanceID><ResourceType>3</ResourceType><VirtualQuantity>2</VirtualQuantity></Item>
+<Item><AllocationUnits>byte * 2^20</AllocationUnits><InstanceID>2</InstanceID><ResourceType>4</ResourceType><VirtualQuantity>512</VirtualQuantity></Item>
+<Item><Address>0</Address><InstanceID>3</InstanceID><ResourceSubType>lsilogic</ResourceSubType><ResourceType>6</ResourceType></Item>
+<Item><AddressOnParent>0</AddressOnParent><HostResource>ovf:/disk/d</HostResource><InstanceID>4</InstanceID><Parent>3</Parent><ResourceType>17</ResourceType></Item>
+<Item><Connection>Shore</Connection><InstanceID>5</InstanceID><ResourceSubType>VmxNet3</ResourceSubType><ResourceType>10</ResourceType></Item>
+</VirtualHardwareSection></VirtualSystem></Envelope>`
+
+// appliance is an OVA with a manifest, and the content of its disk.
+func appliance(t *testing.T) (file, content []byte) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	content = make([]byte, 3<<20)
+	for i := range 1 << 20 {
+		content[i+1<<19] = byte(random.IntN(256)) //nolint:gosec // a byte
+	}
+	var disk, out bytes.Buffer
+	must(t, vmdk.Write(&disk, bytes.NewReader(content), int64(len(content)), "harbour-disk1.vmdk"))
+	manifest := fmt.Sprintf("SHA256(harbour.ovf)= %x\nSHA256(harbour-disk1.vmdk)= %x\n", sha256.Sum256([]byte(harbour)), sha256.Sum256(disk.Bytes()))
+	w := tar.NewWriter(&out)
+	for _, f := range [][2]string{{"harbour.ovf", harbour}, {"harbour.mf", manifest}, {"harbour-disk1.vmdk", disk.String()}} {
+		must(t, w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o600, Typeflag: tar.TypeReg, Size: int64(len(f[1]))}))
+		_, err := io.WriteString(w, f[1])
+		must(t, err)
+	}
+	must(t, w.Close())
+	return out.Bytes(), content
+}
+
+// TestImportProcess imports an appliance with the chart's Deployment: its process, with the rights of its account, and the real program
+// of the pod. What runs pods and CDI's importers is simulated.
+func TestImportProcess(t *testing.T) {
+	program, err := filepath.Abs(filepath.Join("..", "..", "bin", importServer))
+	must(t, err)
+	if _, err := os.Stat(program); err != nil {
+		t.Skipf("bin/%s is not built: run make build", importServer)
+	}
+	f := newFixture(t)
+	_, err = f.InstallVirtward(t.Context(), map[string]any{"templates": map[string]any{
+		"mode": "manage", "imports": map[string]any{"enabled": true, "sources": map[string]any{"networks": []any{"127.0.0.0/8"}}},
+	}}, controlplane.Workload{})
+	must(t, err)
+	for _, deployment := range []string{controlplane.VirtwardTemplates, controlplane.VirtwardImports} {
+		controller, err := f.RunVirtward(t.Context(), controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Deployment: deployment})
+		must(t, err)
+		t.Cleanup(func() {
+			if log, err := os.ReadFile(controller.Log()); err == nil && t.Failed() {
+				t.Logf("%s:\n%s", deployment, log)
+			}
+		})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	appliances := simulators.StartAppliances(ctx, f.ControlPlane, program, t.TempDir())
+	f.cdi.Follow(appliances.Verdict)
+	file, content := appliance(t)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"harbour-1"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file))
+	}))
+	t.Cleanup(web.Close)
+	i := &importing{fixture: f, appliances: appliances, url: web.URL + "/harbour.ova", content: content}
+	t.Run("users", i.users)
+	t.Run("definition", i.definition)
+	t.Run("import", i.imports)
+	t.Run("account", i.account)
+}
+
+// importing has an appliance on a web server.
+type importing struct {
+	*fixture
+
+	appliances *simulators.Appliances
+	url        string
+	content    []byte
+}
+
+// of is an import of the appliance.
+func (i *importing) of(name string, change ...func(*v1beta1.VirtualMachineTemplateImportSpec)) *v1beta1.VirtualMachineTemplateImport {
+	made := &v1beta1.VirtualMachineTemplateImport{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: name}}
+	made.Spec.Source.HTTP = &v1beta1.ImportHTTP{URL: i.url}
+	for _, c := range change {
+		c(&made.Spec)
+	}
+	return made
+}
+
+// user is a client of a user with rules in the namespace of templates.
+func (i *importing) user(t *testing.T, name string, rules ...rbacv1.PolicyRule) client.Client {
+	t.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: name}, Rules: rules}
+	must(t, i.Client().Create(t.Context(), role))
+	must(t, i.Client().Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
+	}))
+	config, err := i.UserConfig(name)
+	must(t, err)
+	direct, err := client.New(config, client.Options{Scheme: i.Client().Scheme()})
+	must(t, err)
+	return direct
+}
+
+func allow(verb, group, resource string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
+}
+
+// users: an author needs the rights of what is done for them.
+func (i *importing) users(t *testing.T) {
+	create := allow("create", "template.kubevirt.io", "virtualmachinetemplateimports")
+	volumes, made := allow("create", "cdi.kubevirt.io", "datavolumes"), allow("create", "template.kubevirt.io", "virtualmachinetemplates")
+	secret, authority := allow("get", "", "secrets", "login"), allow("get", "", "configmaps", "authority")
+	named := func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		s.Source.HTTP.SecretRef, s.Source.HTTP.CertConfigMap = "login", "authority"
+	}
+	for name, c := range map[string]struct {
+		rules  []rbacv1.PolicyRule
+		change []func(*v1beta1.VirtualMachineTemplateImportSpec)
+		denied string
+	}{
+		"author":            {rules: []rbacv1.PolicyRule{volumes, made}},
+		"without-volumes":   {rules: []rbacv1.PolicyRule{made}, denied: "template-import-datavolumes: metadata.namespace: this appliance is imported for you: you need create on datavolumes.cdi.kubevirt.io in the namespace catalogue"},
+		"without-templates": {rules: []rbacv1.PolicyRule{volumes}, denied: "template-import-templates: "},
+		"with-secret":       {rules: []rbacv1.PolicyRule{volumes, made, secret, authority}, change: []func(*v1beta1.VirtualMachineTemplateImportSpec){named}},
+		"without-secret":    {rules: []rbacv1.PolicyRule{volumes, made, authority}, change: []func(*v1beta1.VirtualMachineTemplateImportSpec){named}, denied: "template-import-secret: spec.source.http.secretRef: this Secret is read for you: you need get on the secret login"},
+		"without-authority": {rules: []rbacv1.PolicyRule{volumes, made, secret}, change: []func(*v1beta1.VirtualMachineTemplateImportSpec){named}, denied: "template-import-authorities: "},
+	} {
+		user := i.user(t, name, append(c.rules, create)...)
+		err := user.Create(t.Context(), i.of(name, c.change...), client.DryRunAll)
+		if c.denied == "" && err != nil || c.denied != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.denied)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// definition: what is not built is rejected, and nothing is changed afterwards.
+func (i *importing) definition(t *testing.T) {
+	for want, change := range map[string]func(*v1beta1.VirtualMachineTemplateImportSpec){
+		"set exactly one of http, upload, pvc and oci": func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Source.HTTP = nil },
+		"upload: this version of Virtward imports only from http": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source = v1beta1.ImportSource{Upload: &v1beta1.ImportUpload{}}
+		},
+		"pvc: this version of Virtward imports only from http": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "a", Path: "b"}}
+		},
+		"oci: this version of Virtward imports only from http": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: "a"}}
+		},
+		"must be a URL with the scheme http or https": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source.HTTP.URL = "https://user:password@example.com/a.ova"
+		},
+		"spec.checksum in body should match":                         func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Checksum = "md5:00" },
+		`Unsupported value: "Maybe"`:                                 func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Verify = "Maybe" },
+		"spec.templateName: Too long: may not be more than 50 bytes": func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.TemplateName = strings.Repeat("a", 51) },
+	} {
+		err := i.Client().Create(t.Context(), i.of("invalid", change), client.DryRunAll)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %s, got %v", want, err)
+		}
+	}
+}
+
+// imports: from the appliance to a virtual machine, with the bytes of the disk.
+func (i *importing) imports(t *testing.T) {
+	preference := &instancetypev1beta1.VirtualMachineClusterPreference{ObjectMeta: metav1.ObjectMeta{Name: "debian"}}
+	must(t, i.Client().Create(t.Context(), preference))
+	made := i.of("harbour", func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Verify = v1beta1.ImportVerifyRequire })
+	must(t, i.Client().Create(t.Context(), made))
+	await.Until(t, func() error {
+		must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(made), made))
+		c := meta.FindStatusCondition(made.Status.Conditions, v1beta1.RequestReady)
+		if c == nil || c.Status != metav1.ConditionTrue {
+			return fmt.Errorf("the import is %+v; faults of the simulation: %q", made.Status, i.appliances.Faults())
+		}
+		return nil
+	})
+	if s := made.Status; !s.Source.Verified || s.Progress != "100%" || len(s.Disks) != 1 || s.Disks[0].Name != "harbour-disk-1" {
+		t.Errorf("got the status %+v", s)
+	}
+	i.compare(t, i.appliances.Disk("harbour-disk-1"))
+	template := &v1beta1.VirtualMachineTemplate{}
+	must(t, i.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: made.Status.TemplateRef.Name}, template))
+	rendered, findings := templates.Render(&template.Spec, nil, templates.Options{Random: rand.New(rand.NewPCG(1, 2))}) //nolint:gosec // a test
+	if len(findings) > 0 {
+		t.Fatalf("findings: %v", findings)
+	}
+	vm := rendered.VirtualMachine
+	vm.Namespace = catalogue
+	must(t, i.Client().Create(t.Context(), vm))
+	if source := vm.Spec.DataVolumeTemplates[0].Spec.Source.PVC; source == nil || source.Name != "harbour-disk-1" || source.Namespace != catalogue {
+		t.Errorf("the virtual machine clones %+v", source)
+	}
+	volume := &cdiv1beta1.DataVolume{}
+	must(t, i.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "harbour-disk-1"}, volume))
+	if owner := metav1.GetControllerOf(volume); owner == nil || owner.UID != template.UID {
+		t.Errorf("the disk belongs to %+v", owner)
+	}
+	await.Until(t, func() error { // the garbage collector
+		left := 0
+		for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}} {
+			must(t, i.Client().List(t.Context(), list, client.InNamespace(catalogue), client.HasLabels{v1beta1.LabelImportUID}))
+			left += meta.LenList(list)
+		}
+		if left > 0 {
+			return fmt.Errorf("%d objects of the import are left", left)
+		}
+		return nil
+	})
+	must(t, i.Client().Delete(t.Context(), made))
+	i.gone(t, made)
+	must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(template), template))
+}
+
+// compare holds that what CDI read is the disk, with qemu-img where it is installed.
+func (i *importing) compare(t *testing.T, file []byte) {
+	t.Helper()
+	image, err := vmdk.Inspect(bytes.NewReader(file), int64(len(file)))
+	must(t, err)
+	decoded := make([]byte, image.Size)
+	must(t, image.VMDK.Walk(func(offset int64, content []byte) error {
+		copy(decoded[offset:], content)
+		return nil
+	}))
+	if !bytes.Equal(decoded, i.content) {
+		t.Error("the disk has other bytes")
+	}
+	qemu, err := exec.LookPath("qemu-img")
+	if err != nil {
+		t.Log("qemu-img is not installed: only Virtward's own reader compared the disk")
+		return
+	}
+	from, to := filepath.Join(t.TempDir(), "a.vmdk"), filepath.Join(t.TempDir(), "a.raw")
+	must(t, os.WriteFile(from, file, 0o600))
+	if out, err := exec.CommandContext(t.Context(), qemu, "convert", "-f", "vmdk", "-O", "raw", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("qemu-img: %v\n%s", err, out)
+	}
+	converted, err := os.ReadFile(to)
+	must(t, err)
+	if !bytes.Equal(converted, i.content) {
+		t.Error("qemu-img reads other bytes")
+	}
+}
+
+// account: the account of the process creates nothing but the objects of imports.
+func (i *importing) account(t *testing.T) {
+	config, err := i.ServiceAccountConfig(t.Context(), controlplane.VirtwardNamespace, controlplane.VirtwardImports)
+	must(t, err)
+	stolen, err := client.New(config, client.Options{Scheme: i.Client().Scheme()})
+	must(t, err)
+	of := i.of("stolen", func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Source.HTTP.SecretRef = "login" })
+	of.UID = "a-b"
+	image := i.image(t)
+	must(t, i.Client().Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "admin"}}))
+	pod := func(change ...func(*corev1.Pod)) *corev1.Pod {
+		made := imports.Pod(of, &imports.Server{Image: image}, "0123")
+		for _, c := range change {
+			c(made)
+		}
+		return made
+	}
+	volume := func(change func(*cdiv1beta1.DataVolume)) *cdiv1beta1.DataVolume {
+		made := imports.DataVolume(of, 0, &v1beta1.ImportDisk{Name: "stolen", Size: 1}, "0123")
+		change(made)
+		return made
+	}
+	if err := stolen.Create(t.Context(), pod(), client.DryRunAll); err != nil {
+		t.Errorf("the pod of an import: %v", err)
+	}
+	if err := stolen.Create(t.Context(), volume(func(*cdiv1beta1.DataVolume) {}), client.DryRunAll); err != nil {
+		t.Errorf("the DataVolume of an import: %v", err)
+	}
+	for name, object := range map[string]client.Object{
+		"another image": pod(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "example.com/other" }),
+		"another container": pod(func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0])
+			p.Spec.Containers[1].Name = "b"
+		}),
+		"an init container":  pod(func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "b", Image: image}} }),
+		"a command":          pod(func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"sh"} }),
+		"other arguments":    pod(func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{"--plan=/tmp/plan"} }),
+		"an account":         pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "admin" }),
+		"a token":            pod(func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(true) }),
+		"the host's network": pod(func(p *corev1.Pod) { p.Spec.HostNetwork = true; p.Spec.Containers[0].Ports = nil }),
+		"root":               pod(func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsNonRoot = new(false) }),
+		"a node":             pod(func(p *corev1.Pod) { p.Spec.NodeName = "control-plane" }),
+		"a path of the host": pod(func(p *corev1.Pod) {
+			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
+		}),
+		"all keys of a Secret": pod(func(p *corev1.Pod) { p.Spec.Volumes[1].Secret.Items = nil }),
+		"another Secret":       pod(func(p *corev1.Pod) { p.Spec.Volumes[0].Secret.SecretName = "login" }),
+		"no owner":             pod(func(p *corev1.Pod) { p.OwnerReferences = nil }),
+		"another name":         pod(func(p *corev1.Pod) { p.Name = "web" }),
+		"kube-system":          pod(func(p *corev1.Pod) { p.Namespace = metav1.NamespaceSystem }),
+		"another source":       volume(func(v *cdiv1beta1.DataVolume) { v.Spec.Source.HTTP.URL = "https://example.com/a" }),
+		"a clone": volume(func(v *cdiv1beta1.DataVolume) {
+			v.Spec.Source = &cdiv1beta1.DataVolumeSource{PVC: &cdiv1beta1.DataVolumeSourcePVC{Namespace: machines, Name: "a"}}
+		}),
+		"a Secret":    &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "a"}},
+		"a ConfigMap": &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "a"}},
+	} {
+		err := stolen.Create(t.Context(), object, client.DryRunAll)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "template-import-") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	i.pods(t, stolen, image)
+	if err := stolen.Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "login"}, &corev1.Secret{}); !apierrors.IsForbidden(err) {
+		t.Errorf("it reads Secrets: %v", err)
+	}
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "others"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	must(t, i.Client().Create(t.Context(), other))
+	if err := stolen.Delete(t.Context(), other); !apierrors.IsForbidden(err) {
+		t.Errorf("it deletes pods of others: %v", err)
+	}
+}
+
+// pods: users of the namespace can neither replace the server of an import nor what it runs.
+func (i *importing) pods(t *testing.T, account client.Client, image string) {
+	t.Helper()
+	ended := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
+	defer silent.Close()
+	defer close(ended)
+	of := i.of("waiting", func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Source.HTTP.URL = silent.URL + "/a.ova" })
+	must(t, i.Client().Create(t.Context(), of)) // the controller does not create its pod before the server answers
+	defer func() { must(t, i.Client().Delete(t.Context(), of)) }()
+	server := imports.Pod(of, &imports.Server{Image: image}, "0123")
+	user := i.user(t, "operator", rbacv1.PolicyRule{Verbs: []string{"create", "update", "patch", "get"}, APIGroups: []string{""}, Resources: []string{"pods", "pods/ephemeralcontainers", "pods/exec"}})
+	must(t, account.Create(t.Context(), server.DeepCopy()))
+	stored := &corev1.Pod{}
+	must(t, user.Get(t.Context(), client.ObjectKeyFromObject(server), stored))
+	patched := func(change func(*corev1.Pod)) error {
+		after := stored.DeepCopy()
+		change(after)
+		return user.Patch(t.Context(), after, client.MergeFrom(stored), client.DryRunAll)
+	}
+	if err := patched(func(p *corev1.Pod) { p.Labels["team"] = "a" }); err != nil {
+		t.Errorf("a label of the server: %v", err)
+	}
+	forged := server.DeepCopy()
+	forged.Name = imports.Prefix + "0123456789"
+	generated := server.DeepCopy()
+	generated.Name, generated.GenerateName = "", imports.Prefix
+	for name, err := range map[string]error{
+		"another image":    patched(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "example.com/other" }),
+		"another server":   user.Create(t.Context(), forged, client.DryRunAll),
+		"a generated name": user.Create(t.Context(), generated, client.DryRunAll),
+		"a container to debug it": user.SubResource("ephemeralcontainers").Patch(t.Context(), stored.DeepCopy(),
+			client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"ephemeralContainers":[{"name":"a","image":"a"}]}}`))),
+	} {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "template-import-pods: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "import"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	for _, named := range []metav1.ObjectMeta{{Name: "import"}, {GenerateName: "import-"}} {
+		named.Namespace = catalogue
+		other.ObjectMeta = named
+		if err := user.Create(t.Context(), other, client.DryRunAll); err != nil {
+			t.Errorf("another pod, %s%s: %v", named.Name, named.GenerateName, err)
+		}
+	}
+}
+
+// image is that of the server in the Deployment.
+func (i *importing) image(t *testing.T) string {
+	t.Helper()
+	deployment := &appsv1.Deployment{}
+	must(t, i.Client().Get(t.Context(), client.ObjectKey{Namespace: controlplane.VirtwardNamespace, Name: controlplane.VirtwardImports}, deployment))
+	for _, flag := range deployment.Spec.Template.Spec.Containers[0].Args {
+		if image, is := strings.CutPrefix(flag, "--server-image="); is {
+			return image
+		}
+	}
+	t.Fatal("the Deployment has no --server-image")
+	return ""
+}

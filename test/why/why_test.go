@@ -1,0 +1,184 @@
+// Package why runs the commands why, migratable and drain-check on a real API server, with the rights of users.
+package why
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/cli/clitest"
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
+)
+
+// Nodes have no kubelet: without these plugins they are schedulable, and pods need no service account.
+var shared = planes.Shared{Options: func() (controlplane.Options, error) {
+	return controlplane.Options{APIServerArgs: []string{"--disable-admission-plugins=TaintNodesByCondition,ServiceAccount"}}, nil
+}}
+
+func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
+
+func create(t *testing.T, c client.Client, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+// node is one that can run virtual machines.
+func node(name, memory string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelHostname: name, corev1.LabelArchStable: "amd64", v1.NodeSchedulable: "true", v1.SupportedMachineTypeLabel + "q35": "true", v1.CPUModelLabel + "Haswell": "true",
+		}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			"cpu": resource.MustParse("8"), "memory": resource.MustParse(memory), "pods": resource.MustParse("100"), "ephemeral-storage": resource.MustParse("10Gi"),
+			"devices.kubevirt.io/kvm": resource.MustParse("100"), "devices.kubevirt.io/tun": resource.MustParse("100"), "devices.kubevirt.io/vhost-net": resource.MustParse("100"),
+		}},
+	}
+}
+
+func instance(namespace, name, on string) *v1.VirtualMachineInstance {
+	guest := resource.MustParse("1Gi")
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	vmi.Spec.Architecture = "amd64"
+	vmi.Spec.Domain.CPU = &v1.CPU{Model: "Haswell"}
+	vmi.Spec.Domain.Memory = &v1.Memory{Guest: &guest}
+	vmi.Status.Phase, vmi.Status.NodeName = v1.Running, on
+	return vmi
+}
+
+// launcher is the pod that virt-controller makes, as far as it matters here.
+func launcher(vmi *v1.VirtualMachineInstance, memory string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: vmi.Namespace, Name: "virt-launcher-" + vmi.Name, Labels: map[string]string{v1.AppLabel: "virt-launcher", v1.CreatedByLabel: string(vmi.UID)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind)},
+		},
+		Spec: corev1.PodSpec{NodeName: vmi.Status.NodeName, Containers: []corev1.Container{{
+			Name: "compute", Image: "example.com/virt-launcher", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}},
+		}}},
+	}
+}
+
+// TestQuota: a quota rejects the pod of a virtual machine, and why says so to its owner, who may read little else.
+func TestQuota(t *testing.T) {
+	plane := shared.Start(t)
+	c := plane.Client()
+	always := v1.RunStrategyAlways
+	vmi := instance("shop", "db", "")
+	vmi.Status.Phase = v1.Pending
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: v1.VirtualMachineSpec{RunStrategy: &always, Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: vmi.Spec}}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "small"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.memory": resource.MustParse("1Gi")}}}
+	own := node("quota-a", "16Gi")
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, own, vm, quota)
+	t.Cleanup(func() { // it is no target of the other test
+		if err := c.Delete(context.WithoutCancel(t.Context()), own); err != nil {
+			t.Error(err)
+		}
+	})
+	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"requests.memory": resource.MustParse("0")}}
+	if err := c.Status().Update(t.Context(), quota); err != nil { // no controller of quotas runs here
+		t.Fatal(err)
+	}
+	vmi.UID = types.UID("0")
+	rejected := c.Create(t.Context(), launcher(vmi, "1500Mi"))
+	if rejected == nil || !strings.Contains(rejected.Error(), "exceeded quota: small") {
+		t.Fatalf("the API server accepts the pod: %v", rejected)
+	}
+	vmi.UID = ""
+	vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceSynchronized, Status: corev1.ConditionFalse, Reason: "FailedCreate", Message: rejected.Error()}}
+	create(t, c, vmi) // as virt-controller, which does not run, leaves it
+	create(
+		t, c,
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "owner"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines", "virtualmachineinstances"}, Verbs: []string{"get", "list"}},
+			{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges"}, Verbs: []string{"list"}},
+		}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "owner"}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "owner"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "ann"}}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}}}},
+	)
+	config, err := plane.UserConfig("ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := plane.WriteKubeconfig("ann", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := clitest.Call(t, "", "why", "db", "-n", "shop", "--kubeconfig", kubeconfig)
+	if got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "use --nodes FILE") {
+		t.Errorf("without permission to list nodes: code %d, %s", got.Code, got.ErrOut)
+	}
+	create(t, c, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "nodes"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "ann"}}})
+	for range 100 {
+		if got = clitest.Call(t, "", "why", "db", "-n", "shop", "--kubeconfig", kubeconfig); !strings.Contains(got.ErrOut, "use --nodes FILE") {
+			break // the API server has noticed the binding
+		}
+	}
+	for _, part := range []string{
+		"VirtualMachine shop/db: the API server does not create its pod: ResourceQuota small: the pod needs 1.31Gi of requests.memory; 0 of 1Gi is used",
+		"condition Synchronized of the instance: FailedCreate: pods \"virt-launcher-db\" is forbidden: exceeded quota: small",
+		"not read: you may not list pods: nodes count as empty", "not read: you may not list events of the namespace",
+	} {
+		if !strings.Contains(got.Out, part) {
+			t.Errorf("the output has no %q:\n%s%s", part, got.Out, got.ErrOut)
+		}
+	}
+	if got.Code != clitest.ExitFailed {
+		t.Errorf("code %d", got.Code)
+	}
+}
+
+// TestDrain: a drain would strand two of three virtual machines.
+func TestDrain(t *testing.T) {
+	plane := shared.Start(t)
+	c := plane.Client()
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "drain"}}, node("drain-a", "16Gi"), node("drain-b", "4Gi"))
+	for name, memory := range map[string]string{"fits": "2Gi", "large": "8Gi", "local": "1Gi"} {
+		vmi := instance("drain", name, "drain-a")
+		if name == "local" {
+			vmi.Spec.Volumes = []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "root"}}}}
+			vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "root", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "root", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}}}}
+		}
+		create(t, c, vmi)
+		create(t, c, launcher(vmi, memory))
+	}
+	got := clitest.Call(t, "", "drain-check", "node/drain-a", "--kubeconfig", plane.Kubeconfig())
+	want := `NAMESPACE  NAME   EVICTION  TO       WHY NOT
+drain      fits   None      drain-b  
+drain      large  None               drain-b: needs 8Gi of memory; 4Gi of 4Gi is free
+drain      local  None               the claim root of the volume root is not ReadWriteMany
+
+newest CPU model of all other nodes: Haswell
+`
+	if got.Out != want || got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "a drain of drain-a would strand 2 virtual machines") {
+		t.Errorf("code %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	got = clitest.Call(t, "", "migratable", "-n", "drain", "-o", "wide", "--kubeconfig", plane.Kubeconfig())
+	for _, row := range []string{"fits   drain-a  yes         1", "large  drain-a  no          0", "local  drain-a  no          1"} {
+		if !strings.Contains(got.Out, row) {
+			t.Errorf("no row %q in\n%s%s", row, got.Out, got.ErrOut)
+		}
+	}
+	for _, c := range []struct{ want, arg string }{{"there is no node gone", "node/gone"}, {`"pod/x": name one node`, "pod/x"}} {
+		if got := clitest.Call(t, "", "drain-check", c.arg, "--kubeconfig", plane.Kubeconfig()); !strings.Contains(got.ErrOut, c.want) {
+			t.Errorf("%s: %s", c.arg, got.ErrOut)
+		}
+	}
+	if got := clitest.Call(t, "", "migratable", "-A", "-o", "json", "--kubeconfig", plane.Kubeconfig()); got.Code != clitest.ExitOK || strings.Count(got.Out, fmt.Sprintf("%q", "evictionStrategy")) != 3 {
+		t.Errorf("code %d\n%s", got.Code, got.Out)
+	}
+}
