@@ -19,10 +19,18 @@ var _ = Describe("A VM that the cluster has no room for", Serial, Ordered, func(
 		tooMuch = "warning: " + field + "Forbidden: no node of the cluster could run the virtual machine, even if nothing else ran there"
 	)
 
+	// forgotten waits, after the objects that a spec makes next are deleted, until Virtward knows: the next specs must not be warned because of them.
+	forgotten := func() {
+		DeferCleanup(func(ctx SpecContext) {
+			Eventually(func(ctx context.Context) []string { return answer(ctx, machine(memory("256Gi")), "alice") }).WithContext(ctx).Should(BeEmpty())
+		})
+	}
+
 	BeforeAll(func(ctx SpecContext) { preparePoliced(ctx) })
 
 	It("is admitted with a warning if no node could ever run it, also with a change of the nodes", func(ctx SpecContext) {
 		Expect(answer(ctx, machine(memory("64Gi")), "alice")).To(BeEmpty(), "there are no nodes")
+		forgotten()
 		node := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "capable", Labels: map[string]string{"kubernetes.io/arch": "amd64", "machine-type.node.kubevirt.io/q35": "true"}},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
@@ -50,6 +58,7 @@ var _ = Describe("A VM that the cluster has no room for", Serial, Ordered, func(
 	})
 
 	It("is admitted with a warning if its pod exceeds a quota", func(ctx SpecContext) {
+		forgotten()
 		quota := &corev1.ResourceQuota{
 			ObjectMeta: metav1.ObjectMeta{Namespace: policed, Name: "small"},
 			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.memory": resource.MustParse("8Gi")}},
