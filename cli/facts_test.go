@@ -142,7 +142,7 @@ func TestCommandsOfPages(t *testing.T) {
 		t.Fatalf("the help lists %v", known)
 	}
 	command := regexp.MustCompile("(?:`|^ +|^\\$ |^ +\\$ )kubectl virtward ([a-z-]+)(?: ([a-z-]+))?")
-	for _, page := range matches(t, "../*.md", "../docs/*.md", "../charts/*/README.md") {
+	for _, page := range matches(t, "../*.md", "../docs/*.md", "../docs/internals/*.md", "../charts/*/README.md") {
 		content, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

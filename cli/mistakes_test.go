@@ -104,7 +104,7 @@ func TestMistakes(t *testing.T) {
 
 // TestPublicMistakes makes the mistakes that the page on conformance lists, each with its finding.
 func TestPublicMistakes(t *testing.T) {
-	page, err := os.ReadFile("../docs/conformance.md")
+	page, err := os.ReadFile("../docs/internals/conformance.md")
 	if err != nil {
 		t.Fatal(err)
 	}

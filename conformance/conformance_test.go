@@ -19,10 +19,10 @@ import (
 	"github.com/virtward/virtward/hypervisors"
 )
 
-var update = flag.Bool("update", false, "write the measured table into docs/conformance.md")
+var update = flag.Bool("update", false, "write the measured table into docs/internals/conformance.md")
 
 // page documents the agreement and every difference; the tests hold it to the truth.
-const page documented.Page = "../docs/conformance.md"
+const page documented.Page = "../docs/internals/conformance.md"
 
 func newPipeline(t testing.TB) *effective.Pipeline {
 	t.Helper()

@@ -15,9 +15,9 @@ import (
 	"github.com/virtward/virtward/hypervisors"
 )
 
-var update = flag.Bool("update", false, "write the measured figures into docs/conformance.md")
+var update = flag.Bool("update", false, "write the measured figures into docs/internals/conformance.md")
 
-const page documented.Page = "../../docs/conformance.md"
+const page documented.Page = "../../docs/internals/conformance.md"
 
 func newRegistry(t testing.TB) *hypervisors.Registry {
 	t.Helper()

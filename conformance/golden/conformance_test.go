@@ -20,19 +20,19 @@ func TestGoldenImages(t *testing.T) {
 	if err := conformance.Lines(file, report.ReplayLine); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/conformance.md")
+	page, err := os.ReadFile("../../docs/internals/conformance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range report.Differences {
 		t.Logf("other: %s: %s", d.Case, d.Text)
 		if !strings.Contains(string(page), "`"+d.Case+"`") {
-			t.Errorf("docs/conformance.md lacks the case %s", d.Case)
+			t.Errorf("docs/internals/conformance.md lacks the case %s", d.Case)
 		}
 	}
 	total := report.Total()
 	if text := fmt.Sprintf("Of %d applicable cases, %d are equal and\n%d are better.", total.Applicable(), total.Equal, total.Better); !strings.Contains(string(page), text) {
-		t.Errorf("docs/conformance.md lacks %q", text)
+		t.Errorf("docs/internals/conformance.md lacks %q", text)
 	}
 	for _, b := range report.BetterThan {
 		t.Logf("better: %s", b)

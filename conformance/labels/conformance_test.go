@@ -11,9 +11,9 @@ import (
 	"github.com/virtward/virtward/conformance/documented"
 )
 
-var update = flag.Bool("update", false, "write the measured figures into docs/conformance.md")
+var update = flag.Bool("update", false, "write the measured figures into docs/internals/conformance.md")
 
-const page documented.Page = "../../docs/conformance.md"
+const page documented.Page = "../../docs/internals/conformance.md"
 
 func TestAgreement(t *testing.T) {
 	file, err := os.Open("../testdata/labels/labels.jsonl")

@@ -12,10 +12,10 @@ import (
 	"github.com/virtward/virtward/hypervisors"
 )
 
-var update = flag.Bool("update", false, "write the measured table into docs/conformance.md")
+var update = flag.Bool("update", false, "write the measured table into docs/internals/conformance.md")
 
 const (
-	page    documented.Page = "../../docs/conformance.md"
+	page    documented.Page = "../../docs/internals/conformance.md"
 	heading string          = "## Pods"
 )
 

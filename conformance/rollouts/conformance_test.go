@@ -48,9 +48,9 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the measured figures into docs/rollouts.md")
+var update = flag.Bool("update", false, "write the measured figures into docs/internals/rollouts.md")
 
-const page documented.Page = "../../docs/rollouts.md"
+const page documented.Page = "../../docs/internals/rollouts.md"
 
 // TestDifferencesAreDocumented keeps the page complete.
 func TestDifferencesAreDocumented(t *testing.T) {
@@ -64,7 +64,7 @@ func TestDifferencesAreDocumented(t *testing.T) {
 		"False alarms": report.FalseAlarms, "Blind spots": report.BlindSpots, "Changes in progress": slices.Compact(awaiting),
 	} {
 		slices.Sort(seen)
-		if diff := cmp.Diff(page.Rows(t, "### "+heading), seen); diff != "" {
+		if diff := cmp.Diff(page.Rows(t, "## "+heading), seen); diff != "" {
 			t.Errorf("%s: cases (-documented +seen):\n%s", heading, diff)
 		}
 	}
@@ -74,7 +74,7 @@ func TestDifferencesAreDocumented(t *testing.T) {
 func TestMeasured(t *testing.T) {
 	report := replayAll(t)
 	figures := fmt.Sprintf("%d cases: %s\n", report.Cases, report.Summary())
-	page.Figures(t, "## Differences from KubeVirt", figures, *update)
+	page.Figures(t, "## What was compared", figures, *update)
 }
 
 // TestSettles holds that a plan is final: once KubeVirt has written what the plan says, the next plan says that it writes

@@ -29,7 +29,7 @@ type admissionClass struct {
 	right func(*admissionRun) bool
 }
 
-// admissionClasses are the known faults, each with what is right. docs/conformance.md explains them.
+// admissionClasses are the known faults, each with what is right. docs/internals/conformance.md explains them.
 var admissionClasses = []admissionClass{
 	{"a broken template cannot change its metadata", (*admissionRun).keepsSpec, (*admissionRun).isAllowed},
 	{"a required parameter without a value hides other faults", (*admissionRun).lacksValue, deniedAt(stageWebhook)},

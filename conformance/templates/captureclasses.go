@@ -23,7 +23,7 @@ type captureClass struct {
 }
 
 // captureClasses are the known faults, each with what is right. Those that replace the whole outcome come first.
-// docs/conformance.md explains them.
+// docs/internals/conformance.md explains them.
 var captureClasses = []captureClass{
 	{"the state of the firmware needs a snapshot", (*CaptureCase).hasStateWithoutSnapshot, succeed},
 	{"memory dumps and ephemeral volumes become disks", (*CaptureCase).hasDumps, succeed},

@@ -33,7 +33,7 @@ type engineClass struct {
 	right func(*engineRun) bool
 }
 
-// engineClasses are the known faults, each with what is right. docs/conformance.md explains them.
+// engineClasses are the known faults, each with what is right. docs/internals/conformance.md explains them.
 var engineClasses = []engineClass{
 	{"values are scanned again", (*engineRun).hasReferenceInValue, (*engineRun).isSinglePass},
 	{"fields below spec.template.spec are not strict", (*engineRun).hasUnknownFieldInSpec, (*engineRun).namesUnknownFields},

@@ -11,10 +11,10 @@ import (
 	"github.com/virtward/virtward/conformance/documented"
 )
 
-var update = flag.Bool("update", false, "write the measured table into docs/conformance.md")
+var update = flag.Bool("update", false, "write the measured table into docs/internals/conformance.md")
 
 // page documents the agreement.
-const page documented.Page = "../../docs/conformance.md"
+const page documented.Page = "../../docs/internals/conformance.md"
 
 // replayAll replays all cases. Without the sources of conversions, their rows say skipped on every machine.
 func replayAll(t *testing.T) *Report {

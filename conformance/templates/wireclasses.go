@@ -20,7 +20,7 @@ type wireClass struct {
 	right func(*wireRun) bool
 }
 
-// wireClasses are the known faults, each with what is right. docs/conformance.md explains them.
+// wireClasses are the known faults, each with what is right. docs/internals/conformance.md explains them.
 var wireClasses = []wireClass{
 	{"a template that does not exist is a 500", (*wireRun).isMissing, code(http.StatusNotFound)},
 	{"errors of the API server are a 500", (*wireRun).hasServerError, (*wireRun).passesServerError},

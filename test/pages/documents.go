@@ -42,26 +42,26 @@ func (d *Document) Runs() bool {
 
 // lanes are those of pages that do not run on the sandbox, or are slow.
 var lanes = map[string]Document{
-	"CONTRIBUTING.md":             {Lane: Nowhere},
-	"docs/adding-a-hypervisor.md": {Lane: Nowhere},
-	"docs/ci.md":                  {Lane: Offline},
-	"docs/conformance.md":         {Lane: Nowhere},
-	"docs/explain-output.md":      {Lane: Offline, Folder: "cli/testdata"},
-	"docs/explain-schema.md":      {Lane: Offline, Folder: "cli/testdata"},
-	"docs/explain.md":             {Lane: Offline, Folder: "cli/testdata"},
-	"docs/nodes.md":               {Lane: Offline},
-	"docs/offline.md":             {Lane: Offline},
-	"docs/oci.md":                 {Lane: Nowhere},
-	"docs/ova.md":                 {Lane: Offline, Folder: "cli/testdata"},
-	"docs/performance.md":         {Lane: Nowhere},
-	"docs/plugins.md":             {Lane: Offline},
-	"docs/policy-eval.md":         {Lane: Offline},
-	"docs/policy-lint.md":         {Lane: Offline},
-	"docs/policy-tests.md":        {Lane: Offline},
-	"docs/rule-lookup.md":         {Lane: Offline, Folder: "cli/testdata"},
-	"docs/what-if.md":             {Lane: Offline, Folder: "cli/testdata"},
-	"docs/why.md":                 {Lane: Offline},
-	"examples/README.md":          {Lane: Offline},
+	"CONTRIBUTING.md":               {Lane: Nowhere},
+	"docs/adding-a-hypervisor.md":   {Lane: Nowhere},
+	"docs/ci.md":                    {Lane: Offline},
+	"docs/internals/conformance.md": {Lane: Nowhere},
+	"docs/explain-output.md":        {Lane: Offline, Folder: "cli/testdata"},
+	"docs/explain-schema.md":        {Lane: Offline, Folder: "cli/testdata"},
+	"docs/explain.md":               {Lane: Offline, Folder: "cli/testdata"},
+	"docs/nodes.md":                 {Lane: Offline},
+	"docs/offline.md":               {Lane: Offline},
+	"docs/oci.md":                   {Lane: Nowhere},
+	"docs/ova.md":                   {Lane: Offline, Folder: "cli/testdata"},
+	"docs/performance.md":           {Lane: Nowhere},
+	"docs/plugins.md":               {Lane: Offline},
+	"docs/policy-eval.md":           {Lane: Offline},
+	"docs/policy-lint.md":           {Lane: Offline},
+	"docs/policy-tests.md":          {Lane: Offline},
+	"docs/rule-lookup.md":           {Lane: Offline, Folder: "cli/testdata"},
+	"docs/what-if.md":               {Lane: Offline, Folder: "cli/testdata"},
+	"docs/why.md":                   {Lane: Offline},
+	"examples/README.md":            {Lane: Offline},
 
 	"docs/backup-and-restore.md":                 {Lane: Sandbox, Slow: true},
 	"docs/golden-images.md":                      {Lane: Sandbox, Slow: true},
@@ -88,7 +88,7 @@ const generated = "docs/rules.md"
 // docs/sandbox.md the last one, because it ends processes.
 func Documents(root string) (found []Document, err error) {
 	paths := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}
-	for _, pattern := range []string{"docs/*.md", "charts/*/README.md", "hypervisors/*/README.md", "integrations/*/README.md", "examples/README.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/internals/*.md", "charts/*/README.md", "hypervisors/*/README.md", "integrations/*/README.md", "examples/README.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			return nil, err
