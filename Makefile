@@ -60,7 +60,7 @@ cli:
 
 .PHONY: servers
 servers:
-	@$(call building,virtward) $(program) ./cmd/virtward ./cmd/virtward-apiserver ./cmd/virtward-node-labeller ./cmd/virtward-node-tuner ./cmd/virtward-import-server
+	@$(call building,virtward) $(program) ./cmd/virtward ./cmd/virtward-apiserver ./cmd/virtward-node-labeller ./cmd/virtward-node-tuner ./cmd/virtward-import-server ./cmd/virtward-export-server
 
 # The part of the demo that needs no cluster runs as soon as the CLI is built. It is left out if the servers are built already.
 .PHONY: offline

@@ -3,8 +3,6 @@ package exportserver
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"sync"
 
@@ -81,26 +79,3 @@ func (r *remote) use() (*web.Ranged, error) {
 	o.open = append(o.open, r)
 	return ranged, nil
 }
-
-// local is a raw image in a file or a block device.
-type local struct {
-	*os.File
-
-	size int64
-}
-
-func openLocal(name string) (*local, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("opening a disk: %w", err)
-	}
-	size, err := f.Seek(0, io.SeekEnd) // of a block device too
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("reading the size of a disk: %w", err)
-	}
-	return &local{f, size}, nil
-}
-
-// Size is that of the image in bytes.
-func (l *local) Size() int64 { return l.size }

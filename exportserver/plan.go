@@ -43,7 +43,7 @@ type Disk struct {
 	Volume string `json:"volume"`
 	// URL is the place on a web server, which must send ranges. Either URL or Path is set.
 	URL string `json:"url,omitempty"`
-	// Path is the absolute path of a file.
+	// Path is the absolute path of a block device, or of a file at the top of a mounted volume. It is not a link.
 	Path string `json:"path,omitempty"`
 }
 

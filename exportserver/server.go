@@ -1,6 +1,7 @@
 package exportserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,11 +11,14 @@ import (
 	"hash"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/virtward/virtward/exportserver/rawfile"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/archive"
 	"github.com/virtward/virtward/ovf/transfer"
@@ -31,6 +35,9 @@ const (
 	MaxTables = 16 << 10
 	// stall bounds the time in which a client takes no bytes.
 	stall = 10 * time.Minute
+	// firstPause and maxPause bound the time before the disks are measured again after an error that can pass.
+	firstPause = 5 * time.Second
+	maxPause   = time.Minute
 	// maxMessage bounds the message of a problem in bytes.
 	maxMessage = 1 << 10
 )
@@ -40,13 +47,16 @@ type Phase string
 
 // The phases.
 const (
-	// PhaseMeasuring means that the disks are read for the first time.
+	// PhaseMeasuring means that the disks are read for the first time. A problem can pass: the server tries again.
 	PhaseMeasuring Phase = "Measuring"
 	// PhaseReady means that the OVA can be downloaded.
 	PhaseReady Phase = "Ready"
-	// PhaseFailed means that there is a problem.
+	// PhaseFailed means that there is a problem that does not pass.
 	PhaseFailed Phase = "Failed"
 )
+
+// ReasonFailed is the reason of a problem that no server of a URL has caused.
+const ReasonFailed = "ExportFailed"
 
 // Status is what a server did.
 type Status struct {
@@ -79,18 +89,27 @@ type Options struct {
 	// Client reads the URLs of the plan. It is nil if there are none.
 	Client *web.Client
 	Log    logr.Logger
+	// Metrics has the metrics of the server.
+	Metrics prometheus.Registerer
+	// Scrapes serves /metrics.
+	Scrapes http.Handler
+	// Pause is the first one before the disks are measured again; 5 seconds if it is 0.
+	Pause time.Duration
 }
 
-// Server serves an OVA. Create it with New, and measure its disks with Measure.
+// Server serves an OVA. Create it with New, and measure its disks with Run.
 type Server struct {
 	Options
 
-	token  transfer.Token
-	places chan struct{}
+	token   transfer.Token
+	places  chan struct{}
+	metrics *metrics
 
 	mu      sync.Mutex
 	archive *archive.Archive
 	status  Status
+	// opened are the files that are read.
+	opened []io.Closer
 }
 
 // New returns a server.
@@ -104,12 +123,35 @@ func New(o Options) (*Server, error) {
 			return nil, errors.New("the plan has URLs, and there is no client")
 		}
 	}
-	return &Server{Options: o, token: token, places: make(chan struct{}, MaxAnswers), status: Status{Phase: PhaseMeasuring}}, nil
+	m, err := newMetrics(o.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{Options: o, token: token, metrics: m, places: make(chan struct{}, MaxAnswers), status: Status{Phase: PhaseMeasuring}}, nil
+}
+
+// Run measures the disks until they are measured, an error does not pass, or the context ends. The server serves the OVA afterwards, until
+// the context ends.
+func (s *Server) Run(ctx context.Context) {
+	for wait := cmp.Or(s.Pause, firstPause); ; wait = min(2*wait, maxPause) {
+		if s.Measure(ctx) == nil || s.Status().Phase == PhaseFailed {
+			return
+		}
+		again := time.NewTimer(wait)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return
+		}
+	}
 }
 
 // Measure reads all disks. The server can serve the OVA afterwards, until the context ends. An error is part of the status too.
 func (s *Server) Measure(ctx context.Context) error {
-	s.change(func(status *Status) { status.Phase, status.Problem = PhaseMeasuring, nil })
+	s.change(func(status *Status) { status.Phase = PhaseMeasuring })
+	s.closeFiles()
+	begun := time.Now()
 	a, export, err := s.measure(ctx)
 	if err != nil {
 		s.fail(err)
@@ -119,6 +161,8 @@ func (s *Server) Measure(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.archive = a
 	s.status.Phase, s.status.Name, s.status.Size, s.status.Tag, s.status.Files = PhaseReady, ovf.Name(export.Template.Name)+".ova", a.Size(), a.Tag(), a.Files
+	s.status.Problem = nil
+	s.Log.Info("the disks are measured", "bytes", s.status.All, "ova", a.Size(), "seconds", int(time.Since(begun).Seconds()))
 	return nil
 }
 
@@ -132,12 +176,7 @@ func (s *Server) measure(ctx context.Context) (*archive.Archive, *ovf.Export, er
 	from := &origin{ctx: ctx, client: s.Client}
 	for i := range s.Plan.Disks {
 		d := &s.Plan.Disks[i]
-		var content archive.Content
-		if d.URL != "" {
-			content, err = from.remote(d.URL)
-		} else {
-			content, err = openLocal(d.Path)
-		}
+		content, err := s.open(from, d)
 		if err != nil {
 			return nil, nil, fmt.Errorf("the volume %s: %w", d.Volume, err)
 		}
@@ -145,8 +184,34 @@ func (s *Server) measure(ctx context.Context) (*archive.Archive, *ovf.Export, er
 	}
 	a, err := archive.New(export, contents, archive.Options{MaxTables: MaxTables, Progress: func(done, all int64) {
 		s.change(func(status *Status) { status.Done, status.All = done, all })
+		s.metrics.measured.Set(float64(done))
 	}})
 	return a, export, err //nolint:wrapcheck // it names the volume
+}
+
+// open opens a disk.
+func (s *Server) open(from *origin, d *Disk) (archive.Content, error) {
+	if d.URL != "" {
+		return from.remote(d.URL)
+	}
+	f, err := rawfile.Open(d.Path)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the path
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened = append(s.opened, f)
+	return f, nil
+}
+
+// closeFiles closes the files of a measuring that failed.
+func (s *Server) closeFiles() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.opened {
+		_ = f.Close() // it was read only
+	}
+	s.opened = nil
 }
 
 func (s *Server) change(do func(*Status)) {
@@ -158,11 +223,16 @@ func (s *Server) change(do func(*Status)) {
 // fail notes an error.
 func (s *Server) fail(err error) {
 	problem := problemOf(err)
-	s.Log.Error(err, "the export failed", "reason", problem.Reason)
-	s.change(func(status *Status) { status.Phase, status.Problem = PhaseFailed, &problem })
+	s.Log.Error(err, "the export failed", "reason", problem.Reason, "permanent", problem.Permanent)
+	s.metrics.failures.WithLabelValues(problem.Reason).Inc()
+	s.change(func(status *Status) {
+		if status.Problem = &problem; problem.Permanent {
+			status.Phase = PhaseFailed
+		}
+	})
 }
 
-// problemOf describes an error for the status.
+// problemOf describes an error for the status. Only errors of servers of URLs can pass.
 func problemOf(err error) transfer.Problem {
 	var known *web.Error
 	message := texts.Shorten(texts.OneLine(err.Error()), maxMessage)
@@ -172,7 +242,7 @@ func problemOf(err error) transfer.Problem {
 	case errors.As(err, &known):
 		return transfer.Problem{Reason: known.Reason, Message: message, Permanent: known.Permanent || known.Reason == web.ReasonChanged}
 	}
-	return transfer.Problem{Reason: "ExportFailed", Message: message}
+	return transfer.Problem{Reason: ReasonFailed, Message: message, Permanent: !errors.Is(err, context.Canceled)}
 }
 
 // Status is what the server did until now.
@@ -196,6 +266,8 @@ func (s *Server) Route(r *http.Request) http.Handler {
 	switch r.URL.Path {
 	case "/status":
 		return http.HandlerFunc(s.serveStatus)
+	case "/metrics":
+		return s.Scrapes
 	case "/export.ova":
 		return http.HandlerFunc(s.serve)
 	}
@@ -214,7 +286,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	a, status := s.archive, s.status
 	s.mu.Unlock()
 	switch {
-	case status.Problem != nil:
+	case status.Phase == PhaseFailed:
 		http.Error(w, status.Problem.Message, http.StatusBadGateway)
 		return
 	case a == nil:
@@ -228,8 +300,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		unavailable(w, "too many downloads at the same time")
 		return
 	}
+	s.metrics.answers.Inc()
+	defer s.metrics.answers.Dec()
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // the server ends requests that take long
+	_ = control.SetReadDeadline(time.Time{})            // the server ends requests that take long
+	_ = control.SetWriteDeadline(time.Now().Add(stall)) // as above
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r.Header.Del("Range") // several ranges are rarely useful, and each would start a reading
+	}
 	reader := &failing{Reader: a.Reader()}
 	defer reader.Close()
 	h := w.Header()
@@ -237,7 +315,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "application/ovf")
 	h.Set("Content-Disposition", `attachment; filename="`+status.Name+`"`)
 	h.Set("Cache-Control", "no-store")
-	sent := &sender{ResponseWriter: w, control: control, sum: sha256.New()}
+	sent := &sender{ResponseWriter: w, control: control, sum: sha256.New(), count: s.metrics.sent}
 	http.ServeContent(sent, r, "", time.Time{}, reader)
 	s.change(func(status *Status) {
 		status.Requests++
@@ -281,6 +359,7 @@ type sender struct {
 	code    int
 	bytes   int64
 	sum     hash.Hash
+	count   prometheus.Counter
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -294,6 +373,7 @@ func (s *sender) Write(data []byte) (int, error) {
 	_ = s.control.SetWriteDeadline(time.Now().Add(stall)) // without one, the server decides
 	n, err := s.ResponseWriter.Write(data)
 	s.bytes += int64(n)
+	s.count.Add(float64(n))
 	_, _ = s.sum.Write(data[:n]) // a hash returns no error
 	return n, err                //nolint:wrapcheck // io.Writer
 }

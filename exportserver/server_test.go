@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -20,6 +22,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
@@ -27,6 +31,7 @@ import (
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources"
 	"github.com/virtward/virtward/sources/web"
+	"github.com/virtward/virtward/test/await"
 )
 
 const token = "a token of more than 16 bytes"
@@ -65,7 +70,7 @@ func (e *exporter) client(t *testing.T, header string) *web.Client {
 	c, err := web.New(web.Options{
 		Sources:     &sources.Sources{Hosts: []string{"127.0.0.1"}, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		Authorities: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw}),
-		Headers:     map[string]string{"x-kubevirt-export-token": header}, Timeout: 10 * time.Second, Stall: 10 * time.Second,
+		Headers:     map[string]string{"x-kubevirt-export-token": header}, Timeout: 10 * time.Second, Stall: 10 * time.Second, Pause: 10 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +120,8 @@ func started(t *testing.T, e *exporter) (*Server, string) {
 	if err := os.WriteFile(file, image(3<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Options{Plan: plan(t, e.URL, file), Token: token, Client: e.client(t, "secret"), Log: logr.Discard()})
+	registry := prometheus.NewRegistry()
+	s, err := New(Options{Plan: plan(t, e.URL, file), Token: token, Client: e.client(t, "secret"), Log: logr.Discard(), Metrics: registry, Scrapes: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Pause: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +186,9 @@ func TestExport(t *testing.T) {
 	if rest.code != http.StatusPartialContent || !bytes.Equal(rest.body, whole.body[half:]) {
 		t.Errorf("the rest: %d, %d bytes", rest.code, len(rest.body))
 	}
+	if several := get(t, http.MethodGet, url+"/export.ova", "Range", "bytes=1-2,5-6"); several.code != http.StatusOK || !bytes.Equal(several.body, whole.body) {
+		t.Errorf("several ranges: %d, %d bytes", several.code, len(several.body))
+	}
 	if other := get(t, http.MethodGet, url+"/export.ova", "Range", "bytes=1-2", "If-Range", `"other"`); other.code != http.StatusOK || !bytes.Equal(other.body, whole.body) {
 		t.Errorf("another version: %d, %d bytes", other.code, len(other.body))
 	}
@@ -189,8 +198,14 @@ func TestExport(t *testing.T) {
 	}
 	sum := sha256.Sum256(whole.body)
 	if status.Phase != PhaseReady || status.Name != "mill.ova" || status.Size != int64(len(whole.body)) || status.SHA256 != hex.EncodeToString(sum[:]) ||
-		status.Done != 8<<20 || status.All != 8<<20 || status.Completed != 2 || status.Requests != 4 || len(status.Files) != 4 || len(status.Warnings) == 0 {
+		status.Done != 8<<20 || status.All != 8<<20 || status.Completed != 3 || status.Requests != 5 || len(status.Files) != 4 || len(status.Warnings) == 0 {
 		t.Errorf("got the status %+v", status)
+	}
+	metrics := string(get(t, http.MethodGet, url+"/metrics").body)
+	for _, want := range []string{"virtward_export_server_measured_bytes 8.388608e+06\n", "virtward_export_server_answers 0\n", fmt.Sprintf("virtward_export_server_sent_bytes_total %v\n", float64(status.Sent))} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s in %s", want, metrics)
+		}
 	}
 	found, err := appliance.Inspect("mill.ova", bytes.NewReader(whole.body), appliance.Options{})
 	if err != nil || found.Verdict != appliance.Importable || !found.Package.Manifest.Verified {
@@ -229,6 +244,64 @@ func TestChanged(t *testing.T) {
 	}
 	if got := get(t, http.MethodGet, url+"/export.ova"); got.code != http.StatusBadGateway || !strings.Contains(string(got.body), "changed") {
 		t.Errorf("got %d %s", got.code, got.body)
+	}
+}
+
+// TestLinks holds that a volume cannot name a file beside it.
+func TestLinks(t *testing.T) {
+	folder := t.TempDir()
+	for name, data := range map[string]string{"token": token, "disk.img": "content"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(folder, "link.img")
+	if err := os.Symlink("token", link); err != nil {
+		t.Fatal(err)
+	}
+	p := plan(t, "", link)
+	p.Disks[0].Path = filepath.Join(folder, "disk.img")
+	s, err := New(Options{Plan: p, Token: token, Log: logr.Discard(), Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Run(t.Context()) // it ends, as the problem does not pass
+	if status := s.Status(); status.Phase != PhaseFailed || status.Problem.Reason != ReasonFailed || !strings.Contains(status.Problem.Message, "the volume data: "+link+": it is neither") {
+		t.Errorf("got %+v", status.Problem)
+	}
+}
+
+// TestRetry holds that a server of disks that is away for a while ends no export: neither while the disks are measured, nor later.
+func TestRetry(t *testing.T) {
+	e := newExporter(t, image(20<<20))
+	s, url := started(t, e)
+	e.breaks.Store(1 << 30)
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		s.Run(t.Context())
+	}()
+	await.Until(t, func() error {
+		if s.Status().Problem == nil {
+			return errors.New("there is no problem")
+		}
+		return nil
+	})
+	if status := s.Status(); status.Phase != PhaseMeasuring || status.Problem.Permanent {
+		t.Errorf("got %+v", status)
+	}
+	e.breaks.Store(0)
+	<-ran
+	if status := s.Status(); status.Phase != PhaseReady || status.Problem != nil {
+		t.Fatalf("got %+v", status)
+	}
+	e.breaks.Store(1 << 30)
+	if broken := get(t, http.MethodGet, url+"/export.ova"); broken.err == nil {
+		t.Error("an answer without its disk is complete")
+	}
+	e.breaks.Store(0)
+	if again := get(t, http.MethodGet, url+"/export.ova"); again.err != nil || again.code != http.StatusOK {
+		t.Errorf("got %d, %v", again.code, again.err)
 	}
 }
 

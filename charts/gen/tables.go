@@ -191,6 +191,12 @@ func images() dashboard {
 					query{"sum(rate(virtward_import_server_sent_bytes_total[$__rate_interval]))", "sent"}),
 				series("Broken connections", "Connections to sources that broke, and after which the transfer continued.", unitRate, query{"sum(rate(virtward_import_server_resumptions_total[$__rate_interval]))", "continued"}),
 			}},
+			{"Servers of exports of VM templates, if Prometheus scrapes their pods", []panel{
+				stat("Errors of exports", "Errors of disks of all servers in the selected time. /status of the server has the reason.", unitCount, `sum(increase(virtward_export_server_failures_total[$__range]))`).over(1).orZero(),
+				stat("Downloads", "OVAs that are being sent.", unitCount, `sum(virtward_export_server_answers)`).orZero(),
+				stat("Measured", "Bytes of disks that the servers have read before the first download.", unitBytes, `sum(virtward_export_server_measured_bytes)`).orZero(),
+				series("Bytes of OVAs", "Sent to clients, each second.", unitBytes, query{"sum(rate(virtward_export_server_sent_bytes_total[$__rate_interval]))", "sent"}),
+			}},
 		},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/cli/template"
+	"github.com/virtward/virtward/exportserver/rawfile"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/archive"
 	"github.com/virtward/virtward/texts"
@@ -167,19 +168,23 @@ func (c *create) open(ctx context.Context, export *ovf.Export) (contents map[str
 	}
 	for _, content := range export.Contents {
 		name := c.disks[content.Volume]
-		f, err := openFile(name)
+		opening, err := os.Open(name)
 		if err != nil {
 			return contents, end, err
 		}
-		opened = append(opened, f.File)
-		image, err := vmdk.Inspect(f, f.size)
+		f, err := rawfile.New(opening)
+		if err != nil {
+			return contents, end, err
+		}
+		opened = append(opened, opening)
+		image, err := vmdk.Inspect(f, f.Size())
 		if err != nil {
 			return contents, end, fmt.Errorf("%s: %w", name, err)
 		}
 		if image.Format != "raw" && image.Format != "iso" {
 			return contents, end, fmt.Errorf("%s: it is %s: convert it with qemu-img convert -O raw", name, image.Format)
 		}
-		contents[content.Volume] = &rawImage{file: f, ctx: ctx}
+		contents[content.Volume] = &rawImage{f, ctx}
 	}
 	return contents, end, nil
 }

@@ -6,15 +6,14 @@ import (
 	"time"
 
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/exportserver/rawfile"
 )
 
 // rawImage is a raw image. Reading ends with a context.
 type rawImage struct {
-	file
+	*rawfile.File
 
 	ctx context.Context //nolint:containedctx // io.ReaderAt passes none
-	// next is the first offset with data from an offset on.
-	from, next int64
 }
 
 // ReadAt implements io.ReaderAt.
@@ -22,20 +21,7 @@ func (r *rawImage) ReadAt(into []byte, offset int64) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)
 	}
-	return r.file.ReadAt(into, offset)
-}
-
-// NextData implements vmdk.Sparse.
-func (r *rawImage) NextData(offset int64) (int64, error) {
-	if offset >= r.from && offset < r.next {
-		return r.next, nil
-	}
-	next, err := nextData(r.File, offset, r.size)
-	if err != nil {
-		return 0, err
-	}
-	r.from, r.next = offset, next
-	return next, nil
+	return r.File.ReadAt(into, offset)
 }
 
 // meterPause is the time between two lines.

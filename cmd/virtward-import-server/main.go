@@ -7,10 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,8 +30,6 @@ const (
 	// timeout bounds each connection and the wait for each answer, stall the time without a byte.
 	timeout = 30 * time.Second
 	stall   = 2 * time.Minute
-	// maxFile bounds the files beside the plan in bytes.
-	maxFile = 1 << 20
 )
 
 func main() { startup.Main(command()) }
@@ -86,7 +81,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	token, err := readText(plan.Serving.TokenFile)
+	token, err := startup.ReadText(plan.Serving.TokenFile)
 	if err != nil {
 		return fmt.Errorf("reading the token: %w", err)
 	}
@@ -130,15 +125,15 @@ func newClient(plan *transfer.Plan) (*web.Client, error) {
 		Connections: importserver.MaxAnswers + 1, HTTP1: true,
 	}
 	if plan.AuthoritiesFile != "" {
-		if o.Authorities, err = readFile(plan.AuthoritiesFile, maxFile); err != nil {
+		if o.Authorities, err = startup.ReadFile(plan.AuthoritiesFile, startup.MaxFile); err != nil {
 			return nil, fmt.Errorf("reading the authorities: %w", err)
 		}
 	}
 	if c := plan.Credentials; c != nil {
-		if o.User, err = readText(c.UserFile); err != nil {
+		if o.User, err = startup.ReadText(c.UserFile); err != nil {
 			return nil, fmt.Errorf("reading the credentials: %w", err)
 		}
-		if o.Password, err = readText(c.PasswordFile); err != nil {
+		if o.Password, err = startup.ReadText(c.PasswordFile); err != nil {
 			return nil, fmt.Errorf("reading the credentials: %w", err)
 		}
 	}
@@ -146,29 +141,9 @@ func newClient(plan *transfer.Plan) (*web.Client, error) {
 }
 
 func readPlan(name string) (*transfer.Plan, error) {
-	data, err := readFile(name, transfer.MaxBytes)
+	data, err := startup.ReadFile(name, transfer.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
 	return transfer.Parse(data)
-}
-
-// readText reads a file of one line.
-func readText(name string) (string, error) {
-	data, err := readFile(name, maxFile)
-	return strings.TrimRight(string(data), "\r\n"), err
-}
-
-// readFile reads a file of at most a number of bytes.
-func readFile(name string, most int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s has more than %d KiB", name, most>>10)
-	}
-	return data, err
 }

@@ -50,10 +50,10 @@ func TestFiles(t *testing.T) {
 		}
 		return name
 	}
-	if text, err := readText(write("secret\r\n")); err != nil || text != "secret" {
+	if text, err := startup.ReadText(write("secret\r\n")); err != nil || text != "secret" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if _, err := readText(write(strings.Repeat("a", maxFile+1))); err == nil || !strings.HasSuffix(err.Error(), "has more than 1024 KiB") {
+	if _, err := startup.ReadText(write(strings.Repeat("a", startup.MaxFile+1))); err == nil || !strings.HasSuffix(err.Error(), "has more than 1024 KiB") {
 		t.Errorf("a large file: %v", err)
 	}
 	for text, want := range map[string]string{"{}": "the plan: files: Required value", "": "the plan: it is not valid JSON"} {

@@ -286,7 +286,7 @@ var metricName = regexp.MustCompile(`\b(virtward|kubevirt)_[a-z_]+`)
 func metricsOfPackages(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, folder := range []string{"apiserver", "cmd", "configcache", "controllers", "importserver", "limits", "nodes", "platform", "webhooks"} {
+	for _, folder := range []string{"apiserver", "cmd", "configcache", "controllers", "exportserver", "importserver", "limits", "nodes", "platform", "webhooks"} {
 		must(t, filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

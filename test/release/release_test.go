@@ -31,7 +31,7 @@ const (
 )
 
 // programs of a release for Linux.
-var programs = []string{"kubectl-virtward", "kubectl-virtward-conformance", "virtward", "virtward-apiserver", "virtward-node-labeller", "virtward-node-tuner", "virtward-import-server"}
+var programs = []string{"kubectl-virtward", "kubectl-virtward-conformance", "virtward", "virtward-apiserver", "virtward-node-labeller", "virtward-node-tuner", "virtward-import-server", "virtward-export-server"}
 
 // dist is a release in a folder, for a registry on loopback.
 type dist struct {

@@ -29,7 +29,7 @@ var platforms = []string{
 // Programs of the CLI and of the images.
 var (
 	clients = []string{"kubectl-virtward", "kubectl-virtward-conformance"}
-	servers = []string{"virtward", "virtward-apiserver", "virtward-node-labeller", "virtward-node-tuner", "virtward-import-server"}
+	servers = []string{"virtward", "virtward-apiserver", "virtward-node-labeller", "virtward-node-tuner", "virtward-import-server", "virtward-export-server"}
 )
 
 // Files of a release that other steps read.

@@ -28,6 +28,7 @@ var descriptions = map[string]string{
 	"virtward-node-labeller": "The labels of nodes of Virtward",
 	"virtward-node-tuner":    "The node hook of Virtward",
 	"virtward-import-server": "The server of disks of Virtward, which the pods of imports run",
+	"virtward-export-server": "The server of OVAs of Virtward, which the pods of exports run",
 }
 
 // layoutSuffix ends the names of files with images.

@@ -54,6 +54,11 @@ func ImportLimits() Limits {
 	return Limits{Connections: 128, Unproven: 32, ProveWithin: 5 * time.Second, HeaderBytes: 8 << 10, WriteWithin: requestTimeout}
 }
 
+// ExportLimits returns the limits of the server of an export, for a few downloads and readers of its status.
+func ExportLimits() Limits {
+	return Limits{Connections: 16, Unproven: 32, ProveWithin: 5 * time.Second, HeaderBytes: 8 << 10, WriteWithin: requestTimeout}
+}
+
 // HeadBytes is the size of the beginning of a body that a handler may read without a bound of its own.
 const HeadBytes = 16 << 10
 
@@ -109,6 +114,13 @@ func WorstCaseOfSides() []memory.Bound {
 func ImportBound() memory.Bound {
 	return memory.Bound{
 		Name: "serving/imports", Subject: "connections of importers", Bytes: ImportLimits().bytes(), Reason: "bounded in number and headers, with TLS",
+	}
+}
+
+// ExportBound is the most memory of the connections to the server of an export.
+func ExportBound() memory.Bound {
+	return memory.Bound{
+		Name: "serving/exports", Subject: "connections of downloads", Bytes: ExportLimits().bytes(), Reason: "bounded in number and headers, with TLS",
 	}
 }
 

@@ -1,4 +1,4 @@
-package ova
+package rawfile
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ func nextData(f *os.File, offset, size int64) (int64, error) {
 	if errors.Is(err, unix.ENXIO) {
 		return size, nil
 	}
-	if errors.Is(err, unix.EINVAL) {
-		return offset, nil // the file system does not know its holes
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		return offset, nil // a block device, or a file system that does not know its holes
 	}
 	return next, err
 }

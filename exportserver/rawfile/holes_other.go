@@ -1,6 +1,6 @@
 //go:build !linux
 
-package ova
+package rawfile
 
 import "os"
 
