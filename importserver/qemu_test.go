@@ -8,23 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/test/soak"
 )
-
-// programs skips a test where a program of CDI's importer is not installed.
-func programs(t *testing.T, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("%s is not installed: Debian has it in qemu-utils and nbdkit", name)
-		}
-	}
-}
 
 // secure serves over HTTPS, and returns the URL and the folder with the certificate, in a file as CDI gives it to nbdkit.
 func (s *served) secure(t *testing.T) (url, folder string) {
@@ -50,7 +40,7 @@ func (s *served) secure(t *testing.T) (url, folder string) {
 // TestImporter reads disks as CDI's importer does: nbdkit's curl plugin with the header and the certificate, and qemu-img behind it. The
 // bytes of the guest are equal, also for images whose size is not a multiple of the blocks.
 func TestImporter(t *testing.T) {
-	programs(t, "qemu-img", "nbdkit")
+	soak.Programs(t, "qemu-img", "nbdkit")
 	folder := t.TempDir()
 	raw := filepath.Join(folder, "guest.raw")
 	content := guest(9<<20 + 512)
@@ -60,7 +50,7 @@ func TestImporter(t *testing.T) {
 	convert := func(format string, args ...string) []byte {
 		t.Helper()
 		file := filepath.Join(folder, "image."+format)
-		execute(t, "qemu-img", append(append([]string{"convert", "-f", "raw", "-O", format}, args...), raw, file)...)
+		soak.Execute(t, "qemu-img", append(append([]string{"convert", "-f", "raw", "-O", format}, args...), raw, file)...)
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -87,7 +77,7 @@ func TestImporter(t *testing.T) {
 			url, certificates := s.secure(t)
 			target := filepath.Join(t.TempDir(), "target.raw")
 			read := fmt.Sprintf(`qemu-img info --output=json "$uri" && qemu-img convert -t none -T none -O raw "$uri" %s || qemu-img convert -O raw "$uri" %s`, target, target)
-			execute(t, "nbdkit", "-U", "-", "--readonly", "curl", "url="+url+"/disks/0", "header="+transfer.TokenHeader+": "+token, "cainfo="+filepath.Join(certificates, "tls.crt"), "--run", read)
+			soak.Execute(t, "nbdkit", "-U", "-", "--readonly", "curl", "url="+url+"/disks/0", "header="+transfer.TokenHeader+": "+token, "cainfo="+filepath.Join(certificates, "tls.crt"), "--run", read)
 			got, err := os.ReadFile(target)
 			if err != nil {
 				t.Fatal(err)
@@ -104,12 +94,5 @@ func TestImporter(t *testing.T) {
 				t.Errorf("got %+v", status)
 			}
 		})
-	}
-}
-
-func execute(t *testing.T, name string, args ...string) {
-	t.Helper()
-	if output, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %v: %v\n%s", name, args, err, output)
 	}
 }
