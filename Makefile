@@ -155,6 +155,10 @@ bench: build sandbox-binaries $(BIN)/tools/helm $(BIN)/tools/benchstat ## Run th
 	go test -run '^$$' -bench . -benchmem -count $(BENCHCOUNT) -timeout 60m ./test/bench/... | tee $(BIN)/bench/latest.txt
 	@cd $(BIN)/bench && $(BIN)/tools/benchstat $$(ls previous.txt latest.txt 2>/dev/null)
 
+.PHONY: allocations
+allocations: ## Renew the baseline of allocations, after a change that is meant to allocate more or that allocates less
+	VIRTWARD_RENEW_ALLOCATIONS=1 go test -vet=off -count=1 -run '^TestAllocations$$' ./test/bench
+
 .PHONY: fuzz
 fuzz: ## Fuzz every fuzz test for a minute each (FUZZTIME=60s)
 	.ci/fuzz $(FUZZTIME)
