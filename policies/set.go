@@ -19,7 +19,7 @@ type Set struct {
 	readsNamespaces bool
 	// pods and domains report whether one of the policies reads the pod or the domain.
 	pods, domains bool
-	index         map[question][]*Policy
+	index         map[question]*asked
 	// references are the kinds of referenced objects that policies which deny read, and others those that only other
 	// policies read.
 	references, others map[question][]string
@@ -42,7 +42,7 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 	for _, p := range policies {
 		byName[p.name] = p
 	}
-	s := &Set{namespace: namespace, index: map[question][]*Policy{}, references: map[question][]string{}, others: map[question][]string{}}
+	s := &Set{namespace: namespace, index: map[question]*asked{}, references: map[question][]string{}, others: map[question][]string{}}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		p := byName[name]
 		s.policies = append(s.policies, p)
@@ -51,13 +51,16 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 		for _, kind := range p.matcher.kinds {
 			for _, operation := range p.matcher.operations {
 				q := question{kind, operation}
-				s.index[q] = append(s.index[q], p)
+				if s.index[q] == nil {
+					s.index[q] = &asked{}
+				}
+				s.index[q].add(p)
 			}
 		}
 	}
-	for q, policies := range s.index {
-		s.references[q] = referencesOf(policies, true)
-		s.others[q] = slices.DeleteFunc(referencesOf(policies, false), func(kind string) bool { return slices.Contains(s.references[q], kind) })
+	for q, asked := range s.index {
+		s.references[q] = referencesOf(asked.all, true)
+		s.others[q] = slices.DeleteFunc(referencesOf(asked.all, false), func(kind string) bool { return slices.Contains(s.references[q], kind) })
 	}
 	return s
 }
@@ -158,7 +161,7 @@ func (s *Set) Evaluate(d *cel.Documents, now time.Time) []validators.Finding {
 			q.operation = policyv1alpha1.PolicyUpdate
 		}
 	}
-	if s == nil || len(s.index[q]) == 0 {
+	if s == nil || s.index[q] == nil {
 		return nil
 	}
 	if q.operation == policyv1alpha1.PolicyDelete && DeletesForSystem(d.Request.UserInfo.Username) {
@@ -170,18 +173,18 @@ func (s *Set) Evaluate(d *cel.Documents, now time.Time) []validators.Finding {
 		validators.Sort(findings)
 		return findings
 	}
-	return s.evaluateAll(subject, s.index[q])
+	return s.evaluateAll(subject, q, everyPolicy)
 }
 
 // evaluateKubeVirt evaluates a request of one of KubeVirt's own accounts: see Evaluate.
 func (s *Set) evaluateKubeVirt(subject *subject, q question) []validators.Finding {
 	switch {
 	case q.operation == policyv1alpha1.PolicyCreate && q.kind == policyv1alpha1.PolicyVirtualMachineInstance:
-		return s.evaluateAll(subject, s.index[q])
+		return s.evaluateAll(subject, q, everyPolicy)
 	case q.operation == policyv1alpha1.PolicyCreate:
-		return append(s.evaluateAll(subject, withoutRequest(s.index[q])), s.evaluateAuthor(subject, q)...)
+		return append(s.evaluateAll(subject, q, withoutRequest), s.evaluateAuthor(subject, q)...)
 	case q.operation == policyv1alpha1.PolicyUpdate && q.kind == policyv1alpha1.PolicyVirtualMachine:
-		findings := s.evaluateAll(subject, withoutRequest(s.index[q]))
+		findings := s.evaluateAll(subject, q, withoutRequest)
 		for i := range findings {
 			findings[i].Severity = validators.Audit
 		}
@@ -197,14 +200,14 @@ func (s *Set) evaluateAuthor(subject *subject, q question) []validators.Finding 
 	if author == nil {
 		return nil
 	}
-	readers := slices.DeleteFunc(slices.Clone(s.index[q]), func(p *Policy) bool { return !p.readsRequest })
+	readers := func(p *Policy) bool { return p.readsRequest }
 	if author.Unknown == "" {
-		return s.evaluateAll(newSubject(subject.documents.As(author.User), subject.now, false), readers)
+		return s.evaluateAll(newSubject(subject.documents.As(author.User), subject.now, false), q, readers)
 	}
 	if s.exempt(subject.namespace) {
 		return nil
 	}
-	deny, _ := matching(subject, readers)
+	deny, _ := s.index[q].matching(subject, readers)
 	exemptions := s.exceptions.of(subject)
 	var findings []validators.Finding
 	for _, p := range deny {
@@ -218,25 +221,25 @@ func (s *Set) exempt(namespace string) bool {
 	return namespace == kubeSystem || namespace == s.namespace && s.namespace != ""
 }
 
-// withoutRequest returns the policies that do not read the request.
-func withoutRequest(policies []*Policy) []*Policy {
-	return slices.DeleteFunc(slices.Clone(policies), func(p *Policy) bool { return p.readsRequest })
-}
+func everyPolicy(*Policy) bool { return true }
+
+// withoutRequest reports whether a policy does not read the request.
+func withoutRequest(p *Policy) bool { return !p.readsRequest }
 
 // ReadsRequest reports whether one of the policies for an operation on a kind reads the request. Such a policy cannot
 // be evaluated for a request of another user.
 func (s *Set) ReadsRequest(kind policyv1alpha1.PolicyKind, operation policyv1alpha1.PolicyOperation) bool {
-	return s != nil && slices.ContainsFunc(s.index[question{kind, operation}], func(p *Policy) bool { return p.readsRequest })
+	return s != nil && s.index[question{kind, operation}].contains(func(p *Policy) bool { return p.readsRequest })
 }
 
 // Deletes reports whether a policy is evaluated on deletions of a kind. Templates and Plugins are not evaluated.
 func (s *Set) Deletes(kind policyv1alpha1.PolicyKind) bool {
-	return s != nil && kind != policyv1alpha1.PolicyVirtualMachineTemplate && kind != policyv1alpha1.PolicyPlugin && len(s.index[question{kind, policyv1alpha1.PolicyDelete}]) > 0
+	return s != nil && kind != policyv1alpha1.PolicyVirtualMachineTemplate && kind != policyv1alpha1.PolicyPlugin && s.index[question{kind, policyv1alpha1.PolicyDelete}] != nil
 }
 
 // DeniesUnreadable reports whether a policy denies deletions of a kind if it cannot be evaluated.
 func (s *Set) DeniesUnreadable(kind policyv1alpha1.PolicyKind) bool {
-	return s.Deletes(kind) && slices.ContainsFunc(s.index[question{kind, policyv1alpha1.PolicyDelete}], func(p *Policy) bool {
+	return s.Deletes(kind) && s.index[question{kind, policyv1alpha1.PolicyDelete}].contains(func(p *Policy) bool {
 		return p.denies() && p.spec.FailurePolicy != policyv1alpha1.PolicyIgnore
 	})
 }
@@ -261,21 +264,20 @@ func (s *Set) Audit(d *cel.Documents, now time.Time) []validators.Finding {
 	if s == nil {
 		return nil
 	}
-	asked := slices.DeleteFunc(slices.Clone(s.index[question{policyv1alpha1.PolicyKind(d.Kind), policyv1alpha1.PolicyCreate}]), func(p *Policy) bool {
-		return len(p.unauditable) > 0
-	})
-	if len(asked) == 0 {
+	q, auditable := question{policyv1alpha1.PolicyKind(d.Kind), policyv1alpha1.PolicyCreate}, func(p *Policy) bool { return len(p.unauditable) == 0 }
+	if !s.index[q].contains(auditable) {
 		return nil
 	}
-	return s.evaluateAll(newSubject(d, now, true), asked)
+	return s.evaluateAll(newSubject(d, now, true), q, auditable)
 }
 
-func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Finding {
+// evaluateAll evaluates the policies of a question that match, if they are to be evaluated.
+func (s *Set) evaluateAll(subject *subject, q question, evaluated func(*Policy) bool) []validators.Finding {
 	if s.exempt(subject.namespace) {
 		return nil
 	}
 	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit/evaluationsOf(subject.documents), spareMemory)
-	deny, others := matching(subject, policies)
+	deny, others := s.index[q].matching(subject, evaluated)
 	budget := newDenying(subject, len(deny))
 	var findings []validators.Finding
 	input, exemptions := &input{}, s.exceptions.of(subject)
@@ -291,18 +293,4 @@ func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Fin
 	}
 	validators.Sort(findings)
 	return findings
-}
-
-// matching returns the policies that match, those that deny and the others.
-func matching(s *subject, policies []*Policy) (deny, others []*Policy) {
-	for _, p := range policies {
-		switch denies := p.denies(); {
-		case !denies && s.documents.OnlyDenying || !p.matcher.matches(s):
-		case denies:
-			deny = append(deny, p)
-		default:
-			others = append(others, p)
-		}
-	}
-	return deny, others
 }

@@ -122,6 +122,31 @@ func benchmarkPolicies(b *testing.B, set *policies.Set, tooMuch int) {
 	}
 }
 
+// loadedSet returns policies in CEL of which those after the first ones are for namespaces of others.
+func loadedSet(tb testing.TB, matching, loaded int) *policies.Set {
+	tb.Helper()
+	env := environment(tb)
+	compiled := make([]*policies.Policy, 0, loaded)
+	for i := range loaded {
+		policy := &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cel-%d", i)}}
+		if err := yaml.UnmarshalStrict([]byte(celPolicies[i%len(celPolicies)]), &policy.Spec); err != nil {
+			tb.Fatal(err)
+		}
+		if i >= matching {
+			policy.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: fmt.Sprintf("team-%d", i)}}
+		}
+		compiled = append(compiled, policyOf(tb, env, policy))
+	}
+	return policies.NewSet("virtward-system", compiled...)
+}
+
+// BenchmarkPoliciesLoaded evaluates the typical VMI with policies of which a part matches, without the webhook.
+func BenchmarkPoliciesLoaded(b *testing.B) {
+	for _, c := range []struct{ matching, loaded int }{{10, 10}, {10, 1000}, {100, 100}, {1000, 1000}} {
+		b.Run(fmt.Sprintf("%d-of-%d", c.matching, c.loaded), func(b *testing.B) { benchmarkPolicies(b, loadedSet(b, c.matching, c.loaded), c.matching/10) })
+	}
+}
+
 // BenchmarkPoliciesCEL50 evaluates the typical VMI with 50 policies in CEL, without the webhook.
 func BenchmarkPoliciesCEL50(b *testing.B) { benchmarkPolicies(b, celSet(b, 50), 5) }
 
