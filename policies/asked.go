@@ -48,7 +48,7 @@ func namesOf(selector labels.Selector) (names []string, selects bool) {
 	return nil, false
 }
 
-// contains reports whether one of the policies is as is asked.
+// contains reports whether the condition holds for one of the policies.
 func (a *asked) contains(is func(*Policy) bool) bool {
 	return a != nil && slices.ContainsFunc(a.all, is)
 }
