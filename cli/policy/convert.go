@@ -28,13 +28,14 @@ func convertCommand(program options.Program) *cobra.Command {
 	outputs := []string{printers.YAML, printers.JSON}
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE ...",
-		Short: "Convert policies in CEL of the API server, Kyverno and Gatekeeper",
-		Long: `Convert policies in CEL of the API server, Kyverno and Gatekeeper into VirtualMachinePolicies.
+		Short: "Convert policies of the API server, Kyverno and Gatekeeper",
+		Long: `Convert policies in CEL of the API server, Kyverno and Gatekeeper, and Kyverno's patterns, into VirtualMachinePolicies.
 
 convert reads ValidatingAdmissionPolicies, Kyverno's ValidatingPolicies and ClusterPolicies, and Gatekeeper's templates with
-their constraints. It prints a VirtualMachinePolicy for each policy and binding, each rule in CEL and each constraint. A part
-without an equivalent is a comment at its place, and a warning. So is a finding of policy lint about an expression; comparisons
-of quantities are repaired. docs/policy-convert.md lists the reasons for which a policy is not converted.
+their constraints. It prints a VirtualMachinePolicy for each policy and binding, each rule in CEL or patterns, and each
+constraint. A part without an equivalent is a comment at its place, and a warning. So is a finding of policy lint about an
+expression; comparisons of quantities are repaired. docs/policy-convert.md lists the reasons for which a policy is not
+converted.
 
 The exit code is 0 if all policies are converted completely and have no finding, 1 if not, and 2 for a wrong command line.`,
 		Example: program.Examples(`  # Convert the policies of a directory

@@ -74,8 +74,8 @@ func TestPolicyConvert(t *testing.T) {
 		}},
 		{"another engine", "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec: {rules: [{name: r, match: {resources: {kinds: [VirtualMachine]}}, validate: {pattern: {}}}]}\n", []string{"-f", "x.yaml"}, clitest.Result{
 			Code: clitest.ExitFailed,
-			Out:  "# Converted from ClusterPolicy a.\n# NOT CONVERTED: it is written as patterns (validate.pattern, validate.anyPattern), and only CEL is\n# converted: docs/from-kyverno.md has the same requirements as VirtualMachinePolicies\n",
-			ErrOut: "warning: x.yaml: document 1: ClusterPolicy a: it is written as patterns (validate.pattern, validate.anyPattern), and only CEL is converted: docs/from-kyverno.md has the same requirements as VirtualMachinePolicies\n" +
+			Out:  "# Converted from ClusterPolicy a.\n# NOT CONVERTED: a part of its patterns (validate.pattern, validate.anyPattern) has no equivalent:\n# docs/from-kyverno.md has the same requirements as VirtualMachinePolicies; every object passes the\n# pattern\n",
+			ErrOut: "warning: x.yaml: document 1: ClusterPolicy a: a part of its patterns (validate.pattern, validate.anyPattern) has no equivalent: docs/from-kyverno.md has the same requirements as VirtualMachinePolicies; every object passes the pattern\n" +
 				"error: 0 policies are written and 1 object is not converted completely\n",
 		}},
 		{"no policy", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", []string{"-f", "x.yaml"}, clitest.Result{

@@ -199,6 +199,9 @@ func (o *original) clusterMatch(rule *clusterRule) {
 		others = append(others, f.others...)
 		made = append(made, f)
 	}
+	if o.admitted { // patterns are not evaluated at deletions
+		maps.DeleteFunc(o.matched, func(c cell, _ names) bool { return c.operation == policyv1alpha1.PolicyDelete })
+	}
 	slices.Sort(others)
 	o.beyond(slices.Compact(others))
 	switch {

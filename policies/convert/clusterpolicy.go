@@ -41,27 +41,28 @@ func (c *converter) clusterPolicy(i int, object *unstructured.Unstructured) {
 	if len(about) > 1 && spec.ApplyRules == "One" {
 		notes = append(notes, Note{Message: "spec.applyRules is One, so only the first rule that matches is applied: policies are evaluated independently", Lost: true})
 	}
-	var converted []*clusterRule
+	var converted []*translation
 	for _, rule := range about {
-		if reason := rule.reason(); reason != "" {
-			message := because(reason)
+		made, reason, problems := rule.translate()
+		if reason != "" {
+			message := because(reason) + problems
 			if len(spec.Rules) > 1 {
 				message = fmt.Sprintf("the rule %s: %s", texts.Shorten(rule.Name, maxQuoted), message)
 			}
 			notes = append(notes, Note{Message: message, Lost: true, Reason: reason})
 			continue
 		}
-		converted = append(converted, rule)
+		converted = append(converted, made)
 	}
 	for _, rule := range converted {
 		o := original{index: i, kind: object.GetKind(), name: object.GetName(), annotations: object.GetAnnotations(), bound: true}
 		o.unknown(unknown)
 		unknown = nil // once
 		if len(spec.Rules) > 1 {
-			o.part = "rule " + texts.Shorten(rule.Name, maxQuoted)
+			o.part = "rule " + texts.Shorten(rule.rule.Name, maxQuoted)
 		}
 		if len(converted) > 1 {
-			o.suffix = "-" + rule.Name
+			o.suffix = "-" + rule.rule.Name
 		}
 		c.clusterRule(&o, object, &spec, rule)
 	}
@@ -71,7 +72,8 @@ func (c *converter) clusterPolicy(i int, object *unstructured.Unstructured) {
 }
 
 // clusterRule converts a rule in CEL, once for each action that it has.
-func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, spec *clusterSpec, rule *clusterRule) {
+func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, spec *clusterSpec, made *translation) {
+	rule := made.rule
 	validate := rule.Validate.CEL
 	o.spec.MatchConstraints = &admissionregistrationv1.MatchResources{}
 	o.spec.MatchConditions = slices.Concat(spec.WebhookConfiguration.MatchConditions, rule.CELPreconditions)
@@ -85,6 +87,9 @@ func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, 
 			v.Message = strings.TrimSpace(rule.Validate.Message)
 		}
 		o.spec.Validations = append(o.spec.Validations, v)
+	}
+	for _, note := range made.notes {
+		o.differs("spec.validations", note)
 	}
 	if reason := rule.rest(); reason != NoRule {
 		o.lost("spec.validations", "the rule has another part beside validate.cel: %s", because(reason))
@@ -104,6 +109,7 @@ func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, 
 	if spec.WebhookConfiguration.TimeoutSeconds != nil || spec.WebhookTimeoutSeconds != nil {
 		o.differs("spec", "the timeout of the webhook is not converted: all policies have the same")
 	}
+	o.admitted = made.patterns
 	o.clusterMatch(rule)
 	if kindOf(object) == namespacedPolicy {
 		o.spec.MatchConstraints.NamespaceSelector = both(o.spec.MatchConstraints.NamespaceSelector,

@@ -63,21 +63,24 @@ type clusterValidation struct {
 	FailureActionOverrides  []actionOverride `json:"failureActionOverrides,omitempty"`
 	AllowExistingViolations any              `json:"allowExistingViolations,omitempty"`
 	Message                 string           `json:"message,omitempty"`
-	CEL                     *struct {
-		Generate         *bool                                     `json:"generate,omitempty"`
-		Expressions      []admissionregistrationv1.Validation      `json:"expressions,omitempty"`
-		ParamKind        *admissionregistrationv1.ParamKind        `json:"paramKind,omitempty"`
-		ParamRef         *admissionregistrationv1.ParamRef         `json:"paramRef,omitempty"`
-		AuditAnnotations []admissionregistrationv1.AuditAnnotation `json:"auditAnnotations,omitempty"`
-		Variables        []admissionregistrationv1.Variable        `json:"variables,omitempty"`
-	} `json:"cel,omitempty"`
-	Pattern     any `json:"pattern,omitempty"`
-	AnyPattern  any `json:"anyPattern,omitempty"`
-	Deny        any `json:"deny,omitempty"`
-	ForEach     any `json:"foreach,omitempty"`
-	PodSecurity any `json:"podSecurity,omitempty"`
-	Manifests   any `json:"manifests,omitempty"`
-	Assert      any `json:"assert,omitempty"`
+	CEL                     *celValidation   `json:"cel,omitempty"`
+	Pattern                 any              `json:"pattern,omitempty"`
+	AnyPattern              any              `json:"anyPattern,omitempty"`
+	Deny                    any              `json:"deny,omitempty"`
+	ForEach                 any              `json:"foreach,omitempty"`
+	PodSecurity             any              `json:"podSecurity,omitempty"`
+	Manifests               any              `json:"manifests,omitempty"`
+	Assert                  any              `json:"assert,omitempty"`
+}
+
+// celValidation is what a rule validates in CEL.
+type celValidation struct {
+	Generate         *bool                                     `json:"generate,omitempty"`
+	Expressions      []admissionregistrationv1.Validation      `json:"expressions,omitempty"`
+	ParamKind        *admissionregistrationv1.ParamKind        `json:"paramKind,omitempty"`
+	ParamRef         *admissionregistrationv1.ParamRef         `json:"paramRef,omitempty"`
+	AuditAnnotations []admissionregistrationv1.AuditAnnotation `json:"auditAnnotations,omitempty"`
+	Variables        []admissionregistrationv1.Variable        `json:"variables,omitempty"`
 }
 
 // reason returns why a rule is not converted; empty if it is.

@@ -14,6 +14,9 @@ func (o *original) defaultOperations(filters []clusterFilter) []policyv1alpha1.P
 	if slices.ContainsFunc(filters, func(f clusterFilter) bool { return f.Resources != nil && len(f.Resources.Operations) > 0 }) {
 		return operations
 	}
+	if o.admitted {
+		return operations[:2]
+	}
 	const field = "spec.match.operations"
 	switch o.deletions() {
 	case deletionsMeant:

@@ -5,6 +5,9 @@
 // VirtualMachinePolicy for each policy and binding, each rule and each constraint, with notes at its fields, and the same as
 // YAML with the notes as comments.
 //
+// A rule in patterns becomes CEL with the same results as in Kyverno's engine, with its order of anchors: a part fails, passes, or is
+// skipped. What has no equivalent is a reason that names the field of the pattern.
+//
 // A part of the original that has no equivalent is always a note, and so is a finding of package advice. An original that is not
 // converted has one of Reasons. Expressions do not change, except where they read parameters, the object at deletions, or
 // compare quantities as texts. The package reads no cluster, and evaluates nothing.

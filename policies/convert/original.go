@@ -38,6 +38,8 @@ type original struct {
 	conditions []condition
 	// excludedUsers and excludedGroups are those of the match.
 	excludedUsers, excludedGroups []string
+	// admitted reports whether the original is not evaluated at deletions.
+	admitted bool
 	// values are parameters that are not in an object of their own.
 	values map[string]any
 	notes  []Note

@@ -56,7 +56,7 @@ func Reasons() []Reason {
 		{Generation, "it creates objects: Virtward does not create objects for users, see docs/from-kyverno.md"},
 		{Signatures, "it verifies signatures: Virtward does not verify those of images, see docs/from-kyverno.md"},
 		{Cleanup, "it deletes objects: Virtward does not delete objects"},
-		{Pattern, "it is written as patterns (validate.pattern, validate.anyPattern), and only CEL is converted" + rewriteKyverno},
+		{Pattern, "a part of its patterns (validate.pattern, validate.anyPattern) has no equivalent" + rewriteKyverno},
 		{Deny, "it is written as conditions in JMESPath (validate.deny), and only CEL is converted" + rewriteKyverno},
 		{ForEach, "it is written as a loop in JMESPath (validate.foreach), and only CEL is converted" + rewriteKyverno},
 		{PodSecurity, "it checks Pods with the Pod Security Standards (validate.podSecurity), and a virtual machine is not a Pod: keep the original"},

@@ -36,6 +36,9 @@ func (e *exports) installOriginals(t *testing.T) []situation {
 	}
 	var found []situation
 	for i, file := range folders {
+		if isPattern(t, file) {
+			continue
+		}
 		native := e.original(t, fmt.Sprintf("original%d", i), file)
 		suites, problems := policytest.Load(os.DirFS(originals), filepath.Base(filepath.Dir(file)))
 		if len(problems) > 0 || len(suites) != 1 {
@@ -53,6 +56,23 @@ func (e *exports) installOriginals(t *testing.T) []situation {
 		}
 	}
 	return found
+}
+
+// isPattern reports whether a file has rules in patterns, which the API server cannot evaluate. Answers of Kyverno's engine are in
+// the test data of package convert.
+func isPattern(t *testing.T, file string) bool {
+	t.Helper()
+	for _, object := range read(t, file) {
+		rules, _, _ := unstructured.NestedSlice(object.Object, "spec", "rules")
+		for _, rule := range rules {
+			if fields, _ := rule.(map[string]any); fields != nil {
+				if _, ok, _ := unstructured.NestedMap(fields, "validate", "pattern"); ok {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // original creates the objects of a file, and those of params.yaml beside it. It returns the native policy.

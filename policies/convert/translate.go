@@ -1,0 +1,139 @@
+package convert
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/virtward/virtward/api/apikinds"
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/texts"
+)
+
+// maxProblems bounds the parts without an equivalent that a note names.
+const maxProblems = 8
+
+// maxExpression is how many bytes an expression of a policy can have.
+const maxExpression = 8192
+
+// translation is a rule in CEL.
+type translation struct {
+	rule *clusterRule
+	// patterns reports whether the rule was written as patterns.
+	patterns bool
+	notes    []string
+}
+
+// translate returns a rule in CEL, or the reason why there is none, with the parts that have no equivalent.
+func (r *clusterRule) translate() (made *translation, reason, problems string) {
+	reason = r.reason()
+	if reason == "" {
+		return &translation{rule: r}, "", ""
+	}
+	if reason != Pattern {
+		return nil, reason, ""
+	}
+	read := newPatterns()
+	validations := read.rule(r)
+	if len(read.order) > 0 {
+		var all []string
+		for _, at := range read.order[:min(len(read.order), maxProblems)] {
+			all = append(all, strings.TrimPrefix(at+": ", ": ")+read.problems[at])
+		}
+		return nil, Pattern, "; " + texts.OneLine(strings.Join(all, "; "))
+	}
+	rule, validate := *r, *r.Validate
+	validate.Pattern, validate.AnyPattern, validate.CEL = nil, nil, &celValidation{Expressions: validations}
+	rule.Validate = &validate
+	made = &translation{rule: &rule, patterns: true}
+	for _, at := range slices.Sorted(maps.Keys(read.notes)) {
+		made.notes = append(made.notes, at+": "+read.notes[at])
+	}
+	return made, "", ""
+}
+
+// rule returns the validations of a rule that is written as patterns.
+func (p *patterns) rule(r *clusterRule) []admissionregistrationv1.Validation {
+	kinds := map[policyv1alpha1.PolicyKind]bool{}
+	for c := range r.cells(operations) {
+		if c.operation != policyv1alpha1.PolicyDelete {
+			kinds[c.kind] = true
+		}
+	}
+	if len(kinds) == 0 {
+		p.fails(nil, "Kyverno does not evaluate patterns at deletions, so the rule has no effect")
+		return nil
+	}
+	var holds *logic
+	for _, kind := range apikinds.Machines() {
+		if !kinds[policyv1alpha1.PolicyKind(kind.Kind)] {
+			continue
+		}
+		one := p.whole(r.Validate, kind.Type)
+		if holds != nil && holds.String() != one.String() {
+			p.fails(nil, "its kinds have other fields or defaults: write one rule for each kind")
+		}
+		holds = &one
+	}
+	if len(p.problems) > 0 {
+		return nil
+	}
+	if holds.kind == logicTrue {
+		p.fails(nil, "every object passes the pattern")
+		return nil
+	}
+	message := strings.TrimSpace(r.Validate.Message)
+	if message == "" {
+		message = fmt.Sprintf("the object does not match the pattern of the rule %s", texts.Shorten(r.Name, maxQuoted))
+	}
+	if strings.Contains(message, "{{") {
+		p.notes["message"] = "its variables are not replaced: write a messageExpression"
+	}
+	if n := len(holds.String()); n > maxExpression {
+		p.fails(nil, "it becomes an expression of %d bytes, and a policy can have %d: split the rule", n, maxExpression)
+		return nil
+	}
+	parts := []logic{*holds}
+	if holds.kind == logicAll {
+		parts = holds.parts
+	}
+	made := make([]admissionregistrationv1.Validation, len(parts))
+	for i, part := range parts {
+		made[i] = admissionregistrationv1.Validation{Expression: part.String(), Message: message}
+	}
+	return made
+}
+
+// whole returns when an object of a type does not fail the patterns of a rule.
+func (p *patterns) whole(v *clusterValidation, typ reflect.Type) logic {
+	root := ref{path: "object", typ: typ}
+	if v.Pattern != nil && v.AnyPattern != nil {
+		p.fails(nil, "it has both pattern and anyPattern")
+		return yes
+	}
+	if v.Pattern != nil {
+		return p.element(root, v.Pattern, absenceByPattern).holds
+	}
+	list, ok := v.AnyPattern.([]any)
+	if !ok {
+		p.fails([]string{"anyPattern"}, "it must be a list")
+		return yes
+	}
+	// One pattern passes, or none fails and all are skipped.
+	passes, holds, skips := no, yes, false
+	for _, pattern := range list {
+		one := p.element(root, pattern, absenceByPattern)
+		passes, holds, skips = disjunction(passes, one.passes()), conjunction(holds, one.holds), skips || one.skipped.kind != logicFalse
+	}
+	switch {
+	case len(list) == 0:
+		return yes
+	case skips:
+		return disjunction(passes, holds)
+	}
+	return passes
+}
