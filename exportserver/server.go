@@ -42,44 +42,6 @@ const (
 	maxMessage = 1 << 10
 )
 
-// Phase is what a server does.
-type Phase string
-
-// The phases.
-const (
-	// PhaseMeasuring means that the disks are read for the first time. A problem can pass: the server tries again.
-	PhaseMeasuring Phase = "Measuring"
-	// PhaseReady means that the OVA can be downloaded.
-	PhaseReady Phase = "Ready"
-	// PhaseFailed means that there is a problem that does not pass.
-	PhaseFailed Phase = "Failed"
-)
-
-// ReasonFailed is the reason of a problem that no server of a URL has caused.
-const ReasonFailed = "ExportFailed"
-
-// Status is what a server did.
-type Status struct {
-	Phase Phase `json:"phase"`
-	// Done and All are the bytes of the disks that were measured.
-	Done int64 `json:"done"`
-	All  int64 `json:"all"`
-	// Name, Size, Tag and Files are those of the OVA, once it is measured.
-	Name  string         `json:"name,omitempty"`
-	Size  int64          `json:"size,omitempty"`
-	Tag   string         `json:"tag,omitempty"`
-	Files []archive.File `json:"files,omitempty"`
-	// SHA256 is the digest of the OVA, once it was downloaded in one answer.
-	SHA256 string `json:"sha256,omitempty"`
-	// Warnings are what is not exported.
-	Warnings []ovf.Warning `json:"warnings,omitempty"`
-	// Requests are those for the OVA, Completed the answers with all of it, Sent the bytes of all answers.
-	Requests  int64             `json:"requests"`
-	Completed int64             `json:"completed"`
-	Sent      int64             `json:"sent"`
-	Problem   *transfer.Problem `json:"problem,omitempty"`
-}
-
 // Options are those of a server.
 type Options struct {
 	// Plan is valid.

@@ -192,8 +192,8 @@ func TestExport(t *testing.T) {
 	if other := get(t, http.MethodGet, url+"/export.ova", "Range", "bytes=1-2", "If-Range", `"other"`); other.code != http.StatusOK || !bytes.Equal(other.body, whole.body) {
 		t.Errorf("another version: %d, %d bytes", other.code, len(other.body))
 	}
-	var status Status
-	if err := json.Unmarshal(get(t, http.MethodGet, url+"/status").body, &status); err != nil {
+	status, err := ParseStatus(get(t, http.MethodGet, url+"/status").body)
+	if err != nil {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(whole.body)
@@ -373,6 +373,25 @@ func TestParse(t *testing.T) {
 	}
 	if _, err := Parse([]byte(`{"other":1}`)); err == nil || !strings.Contains(err.Error(), "unknown field") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestParseStatus holds what a status must have. A pod that a user controls can send any.
+func TestParseStatus(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"phase":"Measuring","done":1,"all":2,"requests":0,"completed":0,"sent":0}`:         "",
+		`{"phase":"Ready","size":1,"name":"a.ova","tag":"00112233445566778899aabbccddeeff"}`: "",
+		`{"phase":"Ready","size":1,"name":"a.ova","tag":"<b>"}`:                              "it is ready without a size, a name or a tag",
+		`{"phase":"Done"}`:   `phase is "Done"`,
+		`{"phase":"Failed"}`: "it has failed without a problem",
+		`{"phase":"Failed","problem":{"reason":"A","message":"` + strings.Repeat("a", maxMessage+1) + `","permanent":true}}`: "the message of the problem has more than 1024 bytes",
+		`{"phase":"Measuring","done":3,"all":2}`:                                      "done, all or size is not possible",
+		`{"phase":"Measuring","files":[` + strings.Repeat("{},", MaxDisks+2) + `{}]}`: "it has more than 66 files",
+		`{"other":1}`: "unknown field",
+	} {
+		if _, err := ParseStatus([]byte(text)); (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(err.Error(), "the status: ") || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.60s: %v", text, err)
+		}
 	}
 }
 

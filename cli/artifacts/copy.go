@@ -75,12 +75,12 @@ func copyArtifact(ctx context.Context, program options.Program, connection artif
 	if err != nil {
 		return err
 	}
-	copying := newMeter(program.Streams.ErrOut, "copying", plan.Bytes())
-	defer copying.end()
-	if err := repository.Copy(ctx, plan, writer, copying.add); err != nil {
+	copying := options.NewMeter(program.Streams.ErrOut, "copying", plan.Bytes())
+	defer copying.End()
+	if err := repository.Copy(ctx, plan, writer, copying.Add); err != nil {
 		return err
 	}
-	copying.end()
+	copying.End()
 	with := ""
 	if plan.Referrers > 0 {
 		with = " with " + texts.Count(plan.Referrers, "referrer", "referrers")
@@ -101,7 +101,7 @@ func NewReferrers(program options.Program) *cobra.Command {
 	var registry Registry
 	printer := &printers.Printer[referrer]{
 		Columns: []string{"TYPE", "SIZE", "DIGEST"},
-		Row:     func(r *referrer) []string { return []string{texts.OneLine(r.Type), size(r.Size), r.Digest} },
+		Row:     func(r *referrer) []string { return []string{texts.OneLine(r.Type), options.Size(r.Size), r.Digest} },
 		Name:    func(r *referrer) string { return r.Digest }, Document: printers.List[referrer]("referrers"),
 	}
 	output := printers.Table

@@ -105,15 +105,15 @@ func (p *pull) run(ctx context.Context, from string) error {
 	if err := p.free(t); err != nil {
 		return err
 	}
-	receiving := newMeter(p.program.Streams.ErrOut, "receiving", t.bytes())
-	defer receiving.end()
+	receiving := options.NewMeter(p.program.Streams.ErrOut, "receiving", t.bytes())
+	defer receiving.End()
 	if err := t.write(ctx, receiving); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: call the command again to continue: %w", err)
 		}
 		return err
 	}
-	receiving.end()
+	receiving.End()
 	fmt.Fprintf(p.program.Streams.Out, "pulled %s\ndigest: %s\n", reference.String(), blob.Digest)
 	for i := range t.files {
 		fmt.Fprintln(p.program.Streams.Out, filepath.Join(p.to, t.files[i].name))
@@ -188,7 +188,7 @@ func (t *target) bytes() (n int64) {
 }
 
 // write receives all files, and then gives them their names.
-func (t *target) write(ctx context.Context, receiving *meter) error {
+func (t *target) write(ctx context.Context, receiving *options.Meter) error {
 	for i := range t.files {
 		if err := t.one(ctx, &t.files[i], receiving); err != nil {
 			return fmt.Errorf("%s: %w", t.files[i].name, err)
@@ -210,7 +210,7 @@ func (t *target) write(ctx context.Context, receiving *meter) error {
 	return nil
 }
 
-func (t *target) one(ctx context.Context, f *received, receiving *meter) error {
+func (t *target) one(ctx context.Context, f *received, receiving *options.Meter) error {
 	if f.layer == nil {
 		return t.save(f.complete(), bytes.NewReader(f.content), false)
 	}
@@ -254,7 +254,7 @@ func (i *interrupted) Read(p []byte) (int, error) {
 }
 
 // receive reads a layer into a file, after what the file has.
-func (t *target) receive(ctx context.Context, f *received, receiving *meter) error {
+func (t *target) receive(ctx context.Context, f *received, receiving *options.Meter) error {
 	file, err := t.folder.OpenFile(f.partial(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -276,9 +276,9 @@ func (t *target) receive(ctx context.Context, f *received, receiving *meter) err
 	// What the file has is verified together with the rest, and not written again.
 	all := oci.Verified(io.MultiReader(io.NewSectionReader(file, 0, had), stream), f.layer)
 	if _, err = io.CopyN(io.Discard, all, had); err == nil {
-		receiving.add(had)
+		receiving.Skip(had)
 		if _, err = file.Seek(had, io.SeekStart); err == nil {
-			_, err = io.Copy(file, artifacts.Counted(io.NopCloser(all), receiving.add))
+			_, err = io.Copy(file, artifacts.Counted(io.NopCloser(all), receiving.Add))
 		}
 	}
 	var rejection *oci.Rejection

@@ -249,8 +249,8 @@ func (p *push) pack(ctx context.Context, all []*source, writer *artifacts.Writer
 			compressed += s.layers[i].Size
 		}
 	}
-	sending := newMeter(p.program.Streams.ErrOut, "sending", compressed)
-	defer sending.end()
+	sending := options.NewMeter(p.program.Streams.ErrOut, "sending", compressed)
+	defer sending.End()
 	var packed []*oci.Packed
 	for _, s := range all {
 		one, err := oci.Pack(s.object, s.layers)
@@ -272,15 +272,15 @@ func (p *push) pack(ctx context.Context, all []*source, writer *artifacts.Writer
 
 // measure compresses all disks to know their digests: what the registry has is not sent.
 func (p *push) measure(ctx context.Context, all []*source, raw int64) error {
-	reading := newMeter(p.program.Streams.ErrOut, "reading", raw)
-	defer reading.end()
+	reading := options.NewMeter(p.program.Streams.ErrOut, "reading", raw)
+	defer reading.End()
 	for _, s := range all {
 		for _, volume := range s.names {
 			file, err := os.Open(s.files[volume])
 			if err != nil {
 				return err
 			}
-			layer, err := oci.Measure(volume, artifacts.Counted(canceled{ctx, file}, reading.add))
+			layer, err := oci.Measure(volume, artifacts.Counted(canceled{ctx, file}, reading.Add))
 			file.Close()
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.files[volume], err)
@@ -331,7 +331,7 @@ func checkRaw(path string) (int64, error) {
 }
 
 // upload writes a file as a layer.
-func upload(ctx context.Context, writer *artifacts.Writer, layer *oci.Descriptor, path string, compress bool, sending *meter) error {
+func upload(ctx context.Context, writer *artifacts.Writer, layer *oci.Descriptor, path string, compress bool, sending *options.Meter) error {
 	sent := int64(0)
 	err := writer.Upload(ctx, layer, func() (io.ReadCloser, error) {
 		file, err := os.Open(path)
@@ -342,12 +342,12 @@ func upload(ctx context.Context, writer *artifacts.Writer, layer *oci.Descriptor
 		if compress {
 			content = compressed(content)
 		}
-		return artifacts.Counted(content, func(n int64) { sent += n; sending.add(n) }), nil
+		return artifacts.Counted(content, func(n int64) { sent += n; sending.Add(n) }), nil
 	}, nil)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	sending.add(layer.Size - sent) // what the registry had
+	sending.Add(layer.Size - sent) // what the registry had
 	return nil
 }
 
@@ -380,9 +380,9 @@ func (p *push) appliance(ctx context.Context, files []string, reference artifact
 	if err != nil {
 		return err
 	}
-	reading := newMeter(p.program.Streams.ErrOut, "reading", info.Size())
-	layer, err := oci.MeasureAppliance(filepath.Base(files[0]), artifacts.Counted(canceled{ctx, file}, reading.add))
-	reading.end()
+	reading := options.NewMeter(p.program.Streams.ErrOut, "reading", info.Size())
+	layer, err := oci.MeasureAppliance(filepath.Base(files[0]), artifacts.Counted(canceled{ctx, file}, reading.Add))
+	reading.End()
 	if err != nil {
 		return fmt.Errorf("%s: %w", files[0], err)
 	}
@@ -398,8 +398,8 @@ func (p *push) appliance(ctx context.Context, files []string, reference artifact
 	if err != nil {
 		return err
 	}
-	sending := newMeter(p.program.Streams.ErrOut, "sending", layer.Size)
-	defer sending.end()
+	sending := options.NewMeter(p.program.Streams.ErrOut, "sending", layer.Size)
+	defer sending.End()
 	if err := errors.Join(upload(ctx, writer, &packed.Layers[0], files[0], false, sending), writer.Write(ctx, packed.Config)); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,8 +101,8 @@ func (c *create) validate(cmd *cobra.Command, args []string) error {
 }
 
 func (c *create) run(ctx context.Context, name string) error {
-	if _, err := os.Stat(c.to); err == nil && !c.overwrite {
-		return fmt.Errorf("%s exists: use --overwrite to replace it", c.to)
+	if err := options.Free(c.to, c.overwrite); err != nil {
+		return err
 	}
 	source, err := template.ReadFile(ctx, name, c.program.Streams.In)
 	if err != nil {
@@ -191,9 +190,9 @@ func (c *create) open(ctx context.Context, export *ovf.Export) (contents map[str
 
 // write writes the OVA beside its name, and renames it at the end.
 func (c *create) write(export *ovf.Export, contents map[string]archive.Content) (*Created, error) {
-	shown := options.NewProgress(c.program.Streams.ErrOut)
-	defer shown.End()
-	a, err := archive.New(export, contents, archive.Options{Progress: meter(shown, "reading the disks")})
+	reading := options.NewMeter(c.program.Streams.ErrOut, "reading the disks", 0)
+	defer reading.End()
+	a, err := archive.New(export, contents, archive.Options{Progress: reading.Set})
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +203,9 @@ func (c *create) write(export *ovf.Export, contents map[string]archive.Content) 
 	defer os.Remove(f.Name()) // it does not exist any more after the renaming
 	defer f.Close()
 	buffered := bufio.NewWriterSize(f, 1<<20)
-	sum, err := a.Write(buffered, meter(shown, "writing "+filepath.Base(c.to)))
+	writing := options.NewMeter(c.program.Streams.ErrOut, "writing "+filepath.Base(c.to), a.Size())
+	defer writing.End()
+	sum, err := a.Write(buffered, writing.Set)
 	err = errors.Join(err, buffered.Flush())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.to, err)
@@ -212,21 +213,9 @@ func (c *create) write(export *ovf.Export, contents map[string]archive.Content) 
 	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.to, err)
 	}
-	if err := c.rename(f.Name()); err != nil {
+	if err := options.Rename(f.Name(), c.to, c.overwrite); err != nil {
 		return nil, err
 	}
 	warnings := append([]ovf.Warning{}, export.Warnings...)
 	return &Created{APIVersion: "cli.virtward.io/v1alpha1", Kind: "CreatedAppliance", File: c.to, Size: a.Size(), SHA256: sum, Files: a.Files, Warnings: warnings}, nil
-}
-
-// rename gives the file its name. Without --overwrite, it replaces no file that appeared meanwhile.
-func (c *create) rename(from string) error {
-	if c.overwrite {
-		return os.Rename(from, c.to)
-	}
-	err := os.Link(from, c.to)
-	if err == nil || errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return os.Rename(from, c.to) // the file system has no links
 }

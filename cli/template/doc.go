@@ -1,4 +1,4 @@
-// Package template has the commands about VM templates: process, parameters, list, create,
+// Package template has the commands about VM templates: process, parameters, list, create, import, export,
 // approve, revoke and convert.
 //
 // Its input is templates, from files or from the cluster, and values for their parameters. Its output is

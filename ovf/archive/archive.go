@@ -57,8 +57,14 @@ type member struct {
 	layout  *vmdk.Layout
 }
 
-// blockSize is that of tar.
-const blockSize = 512
+const (
+	// blockSize is that of tar.
+	blockSize = 512
+	// tagBytes is the length of a tag in bytes.
+	tagBytes = 16
+	// smallFiles are the descriptor and the manifest.
+	smallFiles = 2
+)
 
 // New reads all contents once, by the names of their volumes.
 func New(export *ovf.Export, contents map[string]Content, options Options) (*Archive, error) {
@@ -122,11 +128,7 @@ func (a *Archive) assemble(name string, descriptor []byte, files []File, members
 		return File{name, int64(len(data)), hex.EncodeToString(sum[:])}, member{data: data, size: int64(len(data))}
 	}
 	first, m := small(name+".ovf", descriptor)
-	manifest := fmt.Appendf(nil, "SHA256(%s)= %s\n", first.Name, first.SHA256)
-	for _, f := range files {
-		manifest = fmt.Appendf(manifest, "SHA256(%s)= %s\n", f.Name, f.SHA256)
-	}
-	second, n := small(name+".mf", manifest)
+	second, n := small(name+".mf", manifestOf(append([]File{first, {}}, files...)))
 	a.Files = append([]File{first, second}, files...)
 	a.members = append([]member{m, n}, members...)
 	tag := sha256.New()
@@ -141,8 +143,18 @@ func (a *Archive) assemble(name string, descriptor []byte, files []File, members
 		a.size += int64(len(m.header)) + m.padded()
 	}
 	a.size += 2 * blockSize
-	a.tag = hex.EncodeToString(tag.Sum(nil)[:16])
+	a.tag = hex.EncodeToString(tag.Sum(nil)[:tagBytes])
 	return nil
+}
+
+// manifestOf is the manifest of the members of an OVA. It does not have itself, the second one.
+func manifestOf(files []File) (manifest []byte) {
+	for i, f := range files {
+		if i != 1 {
+			manifest = fmt.Appendf(manifest, "SHA256(%s)= %s\n", f.Name, f.SHA256)
+		}
+	}
+	return manifest
 }
 
 // padded is the size with the zeros up to the end of the block.

@@ -138,14 +138,14 @@ func TestInspect(t *testing.T) {
 	if err != nil || template.Name != "mill" || len(template.Claims) != 3 || template.Claims[2].Href != "mill-tools.iso" {
 		t.Errorf("got %+v, %v", template, err)
 	}
-	manifest := manifestOf(t, file)
+	manifest := manifestIn(t, file)
 	if !strings.HasPrefix(manifest, "SHA256(mill.ovf)= ") || strings.Count(manifest, "\n") != 4 {
 		t.Errorf("got the manifest %s", manifest)
 	}
 }
 
-// manifestOf is the second member of an archive.
-func manifestOf(t *testing.T, file []byte) string {
+// manifestIn is the second member of an archive.
+func manifestIn(t *testing.T, file []byte) string {
 	t.Helper()
 	r := tar.NewReader(bytes.NewReader(file))
 	for range 2 {
@@ -255,6 +255,38 @@ func TestLarge(t *testing.T) {
 	}
 }
 
+// TestVerify holds that the tag is found again, and that no byte can be another one, be missing or be too many.
+func TestVerify(t *testing.T) {
+	a, file := made(t)
+	sum := sha256.Sum256(file)
+	found, err := Verify(iotest.OneByteReader(bytes.NewReader(file)))
+	if err != nil || found.Tag != a.Tag() || found.SHA256 != hex.EncodeToString(sum[:]) || len(found.Files) != 5 || found.Files[4] != a.Files[4] {
+		t.Fatalf("got %+v, %v", found, err)
+	}
+	random := rand.New(rand.NewPCG(2, 2)) //nolint:gosec // repeatable
+	offsets := []int64{0, 100, 257, blockSize - 1, blockSize, 2*blockSize - 1, a.Size() - 1, a.Size() - blockSize - 1}
+	for range 40 {
+		offsets = append(offsets, random.Int64N(a.Size()))
+	}
+	for _, at := range offsets {
+		file[at] ^= 4
+		if other, err := Verify(bytes.NewReader(file)); !errors.Is(err, ErrDamaged) && (err != nil || other.Tag == a.Tag()) {
+			t.Errorf("the byte %d is another one: %+v, %v", at, other, err)
+		}
+		file[at] ^= 4
+		if _, err := Verify(bytes.NewReader(file[:at])); !errors.Is(err, ErrDamaged) || !strings.HasSuffix(err.Error(), "it ends too early") {
+			t.Errorf("the file has %d bytes: %v", at, err)
+		}
+	}
+	if _, err := Verify(bytes.NewReader(append(file, 0))); !errors.Is(err, ErrDamaged) || !strings.HasSuffix(err.Error(), "behind its end") {
+		t.Errorf("got %v", err)
+	}
+	wrong := errors.New("wrong")
+	if _, err := Verify(iotest.ErrReader(wrong)); !errors.Is(err, wrong) || errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestErrors holds what New and Write say of contents that cannot be read.
 func TestErrors(t *testing.T) {
 	contents := disks()
@@ -331,7 +363,7 @@ func TestPrograms(t *testing.T) {
 		}
 		if args[0] == "sha256sum" {
 			var sums strings.Builder
-			for line := range strings.Lines(manifestOf(t, file)) {
+			for line := range strings.Lines(manifestIn(t, file)) {
 				name, sum, _ := strings.Cut(strings.TrimPrefix(line, "SHA256("), ")= ")
 				fmt.Fprintf(&sums, "%s  %s\n", strings.TrimSpace(sum), name)
 			}

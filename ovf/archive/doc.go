@@ -6,5 +6,7 @@
 // The order is that of the standard: the descriptor, the manifest, and the files in the order of the descriptor. The manifest has SHA-256
 // digests in the only form that vSphere accepts. Members above 8 GiB have sizes in base 256, as GNU tar writes them; others are USTAR.
 //
+// Verify reads an OVA that was downloaded, and returns the tag that the Archive has if each byte is the same.
+//
 // The package opens no file. Its memory is that of vmdk.Layout for each disk, and of one vmdk pipeline for each Write or reader.
 package archive

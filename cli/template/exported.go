@@ -1,0 +1,186 @@
+package template
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/cli/downloads"
+	"github.com/virtward/virtward/cli/forwards"
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/texts"
+)
+
+// exportKind is the kind of exports, and exportResource their resource.
+const exportKind = "VirtualMachineTemplateExport"
+
+var (
+	exportResource = v1beta1.GroupVersion.WithResource("virtualmachinetemplateexports")
+	secretResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+)
+
+// export is what the command reads of a VirtualMachineTemplateExport.
+type export struct {
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		TemplateRef struct {
+			Name string `json:"name"`
+		} `json:"templateRef"`
+		Format string `json:"format"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+		// Progress is the part of the disks that is measured, such as 42%.
+		Progress string `json:"progress"`
+		Links    struct {
+			Internal *exportLink `json:"internal"`
+			External *exportLink `json:"external"`
+		} `json:"links"`
+		// TokenSecretRef is the name of a Secret, whose key token has the token.
+		TokenSecretRef string `json:"tokenSecretRef"`
+		// Warnings are what is not exported.
+		Warnings []string `json:"warnings"`
+	} `json:"status"`
+}
+
+// exportLink is where the OVA is.
+type exportLink struct {
+	URL string `json:"url"`
+	// Cert has the authorities that verify the server in PEM; empty for those of the system.
+	Cert string `json:"cert"`
+}
+
+func exportOf(object *unstructured.Unstructured) (*export, error) {
+	e := &export{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, e); err != nil {
+		return nil, fmt.Errorf("the export %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	return e, nil
+}
+
+// ready reports whether the OVA can be downloaded. The error is why it cannot be exported.
+func (e *export) ready() (bool, error) {
+	ready := meta.FindStatusCondition(e.Status.Conditions, v1beta1.RequestReady)
+	progressing := meta.FindStatusCondition(e.Status.Conditions, v1beta1.RequestProgressing)
+	switch {
+	case ready == nil || progressing == nil:
+		return false, nil
+	case ready.Status == metav1.ConditionTrue:
+		return true, nil
+	case progressing.Status == metav1.ConditionFalse:
+		return false, fmt.Errorf("the export failed: %s: %s", progressing.Reason, texts.OneLine(progressing.Message))
+	}
+	return false, nil
+}
+
+// doing says what happens now; empty if it is not known.
+func (e *export) doing() string {
+	current := meta.FindStatusCondition(e.Status.Conditions, v1beta1.RequestProgressing)
+	if current == nil {
+		return ""
+	}
+	return strings.TrimRight(texts.OneLine(current.Reason+": "+current.Message), ": ")
+}
+
+// connect returns the options of the download: the link outside of the cluster, or the one inside through a port of its pod. The function
+// ends the connections.
+func (x *exporting) connect(ctx context.Context, e *export) (o downloads.Options, end func(), err error) {
+	end = func() {}
+	token, err := x.token(ctx, e)
+	if err != nil {
+		return o, end, err
+	}
+	link, inside := e.Status.Links.External, false
+	if link == nil || x.portForward {
+		link, inside = e.Status.Links.Internal, true
+	}
+	if link == nil {
+		return o, end, errors.New("the export has no link")
+	}
+	at, err := url.Parse(link.URL)
+	if err != nil || at.Scheme != "https" || at.Hostname() == "" {
+		return o, end, fmt.Errorf("the link of the export is %q: it must be a URL with https", link.URL)
+	}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableCompression: true, ResponseHeaderTimeout: time.Minute, TLSHandshakeTimeout: 30 * time.Second,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	end = transport.CloseIdleConnections
+	if link.Cert != "" {
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM([]byte(link.Cert)) {
+			return o, end, errors.New("the link of the export has no certificate in PEM")
+		}
+		transport.TLSClientConfig.RootCAs = roots
+	}
+	if inside {
+		service, err := x.service(e.Namespace, at)
+		if err != nil {
+			return o, end, err
+		}
+		transport.Proxy, transport.DialContext = nil, service.DialContext
+		end = func() {
+			transport.CloseIdleConnections()
+			service.Close()
+		}
+	}
+	// A token must not follow a redirect.
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return downloads.Options{
+		Client: client, URL: link.URL, Header: http.Header{transfer.TokenHeader: {token}}, To: x.to, Overwrite: x.overwrite, ErrOut: x.program.Streams.ErrOut,
+	}, end, nil
+}
+
+// service dials the Service of a link, which is NAME.NAMESPACE.svc.
+func (x *exporting) service(namespace string, at *url.URL) (*forwards.Service, error) {
+	name, rest, _ := strings.Cut(at.Hostname(), ".")
+	if within, _, _ := strings.Cut(rest, "."); within != namespace {
+		return nil, fmt.Errorf("the link of the export is %s: it must be a Service of its namespace", at.Hostname())
+	}
+	port := 443
+	if text := at.Port(); text != "" {
+		var err error
+		if port, err = strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+			return nil, fmt.Errorf("the link of the export has the port %q", text)
+		}
+	}
+	config, err := x.Config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return forwards.New(config, namespace, name, int32(port)) //nolint:gosec // bounded above
+}
+
+// token reads the token of an export.
+func (x *exporting) token(ctx context.Context, e *export) (string, error) {
+	name := e.Status.TokenSecretRef
+	if name == "" {
+		return "", errors.New("the export has no Secret with a token")
+	}
+	secret, err := x.cluster.Client.Resource(secretResource).Namespace(e.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading the token of the export: %w", err)
+	}
+	text, _, _ := unstructured.NestedString(secret.Object, "data", "token") // empty if it is absent
+	token, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(token) == 0 {
+		return "", fmt.Errorf("the Secret %s has no key token", name)
+	}
+	return strings.TrimSpace(string(token)), nil
+}
