@@ -19,6 +19,7 @@ import (
 // NewCopy returns the command.
 func NewCopy(program options.Program) *cobra.Command {
 	var registry Registry
+	var verification Verification
 	var referrers bool
 	cmd := &cobra.Command{
 		Use:   "copy oci://SOURCE oci://TARGET",
@@ -26,9 +27,14 @@ func NewCopy(program options.Program) *cobra.Command {
 		Long: `Copy an artifact from one registry or repository to another: all variants, byte by byte.
 
 The digest stays the same. No layer is decompressed, and nothing is stored on this machine. What the target has already is not
-read. Within a registry, layers are not transferred.`,
+read. Within a registry, layers are not transferred.
+
+With --key or --certificate-identity, the source must have a valid signature, which is verified before anything is written.`,
 		Example: program.Examples(`  # Copy a template with its signatures
-  PROGRAM template copy oci://quay.io/templates/web:v1 oci://registry.example.com/templates/web:v1 --referrers`),
+  PROGRAM template copy oci://quay.io/templates/web:v1 oci://registry.example.com/templates/web:v1 --referrers
+
+  # Copy a template that must be signed by a key
+  PROGRAM template copy oci://quay.io/templates/web:v1 oci://registry.example.com/templates/web:v1 --key cosign.pub`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return options.Usagef("name two references such as oci://quay.io/templates/web:v1%s", options.SeeHelp(cmd))
@@ -44,11 +50,15 @@ read. Within a registry, layers are not transferred.`,
 			if err != nil {
 				return err
 			}
-			return copyArtifact(cmd.Context(), program, connection, from, to, referrers)
+			if err := verification.prepare(); err != nil {
+				return err
+			}
+			return copyArtifact(cmd.Context(), program, connection, &verification, from, to, referrers)
 		},
 	}
 	cmd.Flags().BoolVar(&referrers, "referrers", false, "Copy signatures and attestations too")
 	registry.AddFlags(cmd, program)
+	verification.AddFlags(cmd)
 	return cmd
 }
 
@@ -62,7 +72,7 @@ func (r *Registry) source(text string) (artifacts.Options, artifacts.Reference, 
 	return connection, reference, err
 }
 
-func copyArtifact(ctx context.Context, program options.Program, connection artifacts.Options, from, to artifacts.Reference, referrers bool) error {
+func copyArtifact(ctx context.Context, program options.Program, connection artifacts.Options, verification *Verification, from, to artifacts.Reference, referrers bool) error {
 	repository, err := artifacts.Open(ctx, from, connection)
 	if err != nil {
 		return err
@@ -72,6 +82,10 @@ func copyArtifact(ctx context.Context, program options.Program, connection artif
 		return err
 	}
 	plan, err := repository.PlanCopy(ctx, referrers)
+	if err != nil {
+		return err
+	}
+	signed, err := verification.verify(ctx, repository, plan.Top.Content)
 	if err != nil {
 		return err
 	}
@@ -85,7 +99,7 @@ func copyArtifact(ctx context.Context, program options.Program, connection artif
 	if plan.Referrers > 0 {
 		with = " with " + texts.Count(plan.Referrers, "referrer", "referrers")
 	}
-	fmt.Fprintf(program.Streams.Out, "copied %s%s\ndigest: %s\n", to.String(), with, plan.Top.Digest)
+	fmt.Fprintf(program.Streams.Out, "copied %s%s\ndigest: %s\n%s", to.String(), with, plan.Top.Digest, signed)
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 type pull struct {
 	program options.Program
 	Registry
+	Verification
 
 	to, platform string
 	overwrite    bool
@@ -39,12 +40,23 @@ The artifact is one that KubeVirt's exporter or template push wrote. The directo
 NAME.yaml, and each disk as VOLUME.raw. Of an OVA file, it gets this file. The digest of each part is verified. No file has its
 name before all of them are complete.
 
+With --key or --certificate-identity, the signature is verified before anything that it covers is read: the index or the manifest of
+the reference must have a valid one. It is a Sigstore bundle that refers to it, or has the tag sha256-DIGEST.sig of cosign.
+
 If the command is interrupted, call it again: it continues with what the directory has.`,
 		Example: program.Examples(`  # Pull a template
   PROGRAM template pull oci://quay.io/templates/web:v1 --to web
 
   # Pull the variant for arm64, by the digest of the artifact
-  PROGRAM template pull oci://quay.io/templates/web@sha256:… --platform arm64 --to web`),
+  PROGRAM template pull oci://quay.io/templates/web@sha256:… --platform arm64 --to web
+
+  # Pull a template that must be signed by a key
+  PROGRAM template pull oci://quay.io/templates/web:v1 --key cosign.pub --to web
+
+  # Pull a template that a workflow must have signed
+  PROGRAM template pull oci://quay.io/templates/web:v1 --to web --trusted-root trusted_root.json \
+    --certificate-identity https://github.com/example/templates/.github/workflows/release.yml@refs/heads/main \
+    --certificate-oidc-issuer https://token.actions.githubusercontent.com`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) != 1:
@@ -59,7 +71,8 @@ If the command is interrupted, call it again: it continues with what the directo
 	cmd.Flags().StringVar(&p.to, "to", "", "Directory of the files; it is created if it does not exist")
 	cmd.Flags().StringVar(&p.platform, "platform", "", "Architecture of the variant, if the artifact has several: arm64, or arm64/v8")
 	cmd.Flags().BoolVar(&p.overwrite, "overwrite", false, "Replace files that exist")
-	p.AddFlags(cmd, program)
+	p.Registry.AddFlags(cmd, program)
+	p.Verification.AddFlags(cmd)
 	return cmd
 }
 
@@ -72,11 +85,18 @@ func (p *pull) run(ctx context.Context, from string) error {
 	if err != nil {
 		return err
 	}
+	if err := p.prepare(); err != nil {
+		return err
+	}
 	repository, err := artifacts.Open(ctx, reference, connection)
 	if err != nil {
 		return err
 	}
 	top, blob, err := repository.Top(ctx)
+	if err != nil {
+		return err
+	}
+	signed, err := p.verify(ctx, repository, blob.Content)
 	if err != nil {
 		return err
 	}
@@ -114,7 +134,7 @@ func (p *pull) run(ctx context.Context, from string) error {
 		return err
 	}
 	receiving.End()
-	fmt.Fprintf(p.program.Streams.Out, "pulled %s\ndigest: %s\n", reference.String(), blob.Digest)
+	fmt.Fprintf(p.program.Streams.Out, "pulled %s\ndigest: %s\n%s", reference.String(), blob.Digest, signed)
 	for i := range t.files {
 		fmt.Fprintln(p.program.Streams.Out, filepath.Join(p.to, t.files[i].name))
 	}

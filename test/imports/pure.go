@@ -14,12 +14,14 @@ var pure = []string{
 
 // apart are folders below these that are not pure, with the reason.
 var apart = map[string]string{
-	"sources/artifacts":               "it reads and writes registries",
-	"sources/artifacts/artifactstest": "it is a registry for tests",
-	"sources/registry":                "it reads registries",
-	"sources/transfers":               "it starts transfers",
-	"sources/web":                     "it reads servers",
-	"templates/randomness":            "it draws from the operating system; the edges pass its values to the core",
+	"sources/artifacts":                 "it reads and writes registries",
+	"sources/artifacts/artifactstest":   "it is a registry for tests",
+	"sources/registry":                  "it reads registries",
+	"sources/signatures":                "it reads signatures in registries",
+	"sources/signatures/signaturestest": "it signs for tests",
+	"sources/transfers":                 "it starts transfers",
+	"sources/web":                       "it reads servers",
+	"templates/randomness":              "it draws from the operating system; the edges pass its values to the core",
 }
 
 // Pure reports whether the package in a folder of this module is declared pure. Programs of go generate are not.
