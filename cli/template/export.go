@@ -64,6 +64,7 @@ ova create makes an OVA of images on this machine, and template push writes to a
 
   # Keep the export, so that others can download the same OVA for a day
   PROGRAM template export fedora -n templates --to fedora.ova --keep --ttl 24h`),
+		Hidden:            true, // until the chart installs VirtualMachineTemplateExports
 		Args:              x.validate,
 		RunE:              func(cmd *cobra.Command, args []string) error { return x.run(cmd.Context(), args[0]) },
 		ValidArgsFunction: (&source{Sources: x.Sources}).completeNames,
