@@ -58,7 +58,7 @@ func TestSoakExport(t *testing.T) {
 			var status Status
 			measuring := soak.Timed(func() {
 				for status.Phase != PhaseReady {
-					time.Sleep(100 * time.Millisecond)
+					<-time.After(100 * time.Millisecond)
 					response := p.Get(t, "/status")
 					err := json.NewDecoder(response.Body).Decode(&status)
 					response.Body.Close()

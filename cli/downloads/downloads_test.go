@@ -241,6 +241,7 @@ func TestInterruption(t *testing.T) {
 
 // TestErrors holds the errors of downloads, and what is left of the file.
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	full := func(f *os.File, data []byte) (int, error) {
 		n, err := f.Write(data[:len(data)/2])
 		return n, errors.Join(err, syscall.ENOSPC)

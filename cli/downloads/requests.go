@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -102,9 +103,7 @@ func (d *download) send(ctx context.Context, method string, header map[string]st
 	if err != nil {
 		return nil, final{err}
 	}
-	for name, values := range d.Header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, d.Header)
 	request.Header.Set("Accept-Encoding", "identity") // a proxy must not compress
 	for name, value := range header {
 		request.Header.Set(name, value)

@@ -14,14 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
-	streaming "k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // maxPods bounds the pods of a Service that are read.
@@ -104,7 +103,7 @@ func (s *Service) forward(ctx context.Context) (*forward, error) {
 	}
 	running, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	ready := make(chan struct{})
-	forwarder, err := portforward.NewOnAddressesWithContext(running, dialer, []string{"127.0.0.1"}, []string{"0:" + strconv.Itoa(port)}, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(running, dialer, []string{"127.0.0.1"}, []string{"0:" + strconv.Itoa(port)}, ready, io.Discard, io.Discard)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -140,13 +139,13 @@ func (s *Service) dialer(pod string) (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	old := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	first, err := portforward.NewSPDYOverWebsocketDialer(url, s.config)
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	first, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, s.config)
 	if err != nil {
 		return nil, err
 	}
-	return portforward.NewFallbackDialer(first, old, func(err error) bool {
-		return streaming.IsUpgradeFailure(err) || streaming.IsHTTPSProxyError(err)
+	return portforward.NewFallbackDialerForStreaming(first, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	}), nil
 }
 

@@ -302,6 +302,7 @@ func TestExportOutside(t *testing.T) {
 
 // TestExportErrors holds the messages.
 func TestExportErrors(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		set  func(*exportCluster)
 		args []string

@@ -143,10 +143,12 @@ func TestRun(t *testing.T) {
 	defer download.Body.Close()
 	stop()
 	await.Until(t, func() error {
-		if _, err := get("/healthz"); err == nil {
-			return errors.New("it accepts requests")
+		response, err := get("/healthz")
+		if err != nil {
+			return nil
 		}
-		return nil
+		response.Body.Close()
+		return errors.New("it accepts requests")
 	})
 	if n, err := io.Copy(io.Discard, download.Body); err != nil || n != status.Size || n < int64(len(content)) {
 		t.Errorf("got %d bytes of %d, %v", n, status.Size, err)

@@ -110,9 +110,15 @@ func Start(t testing.TB, folder, program string, plan func(transfer.Serving) any
 
 // watch measures the memory of the process.
 func (p *Process) watch(ctx context.Context) {
-	for ctx.Err() == nil {
+	next := time.NewTicker(100 * time.Millisecond)
+	defer next.Stop()
+	for {
 		p.most.Store(max(p.most.Load(), p.Anonymous()))
-		time.Sleep(100 * time.Millisecond)
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
