@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/policy/proof"
 	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/policies/convert"
@@ -21,6 +23,8 @@ type convertOptions struct {
 	program options.Program
 	sources options.Sources
 	output  string
+	suite   string
+	engine  string
 }
 
 func convertCommand(program options.Program) *cobra.Command {
@@ -37,9 +41,16 @@ constraint. A part without an equivalent is a comment at its place, and a warnin
 expression; comparisons of quantities are repaired. docs/policy-convert.md lists the reasons for which a policy is not
 converted.
 
+--suite writes a directory for each rule in patterns, with its policy, and with tests of both engines that have the same objects:
+suite.yaml for policy test, and kyverno-test.yaml for Kyverno. --engine runs kyverno on them. Without it, the results of Kyverno
+are not proved, and the exit code is 1.
+
 The exit code is 0 if all policies are converted completely and have no finding, 1 if not, and 2 for a wrong command line.`,
 		Example: program.Examples(`  # Convert the policies of a directory
   PROGRAM policy convert -f policies > converted.yaml
+
+  # Write tests, and run them in Kyverno
+  PROGRAM policy convert -f policies --suite tests --engine kyverno > converted.yaml
 
   # Convert the policies of the cluster
   kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml | PROGRAM policy convert -f -`),
@@ -53,12 +64,17 @@ The exit code is 0 if all policies are converted completely and have no finding,
 			if err := o.sources.ValidateFiles(cmd); err != nil {
 				return err
 			}
+			if o.engine != "" && o.suite == "" {
+				return options.Usagef("--engine runs the tests that --suite writes: add --suite%s", options.SeeHelp(cmd))
+			}
 			return options.OneOf("output", o.output, outputs)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	o.sources.AddFileFlags(cmd, "the policies")
 	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(outputs, ", "))
+	cmd.Flags().StringVar(&o.suite, "suite", "", "Write tests of rules in patterns to this directory")
+	cmd.Flags().StringVar(&o.engine, "engine", "", "Run the tests with this program of Kyverno, such as kyverno")
 	options.CompleteFlags(cmd, map[string][]string{"output": outputs})
 	return cmd
 }
@@ -91,13 +107,56 @@ func (o *convertOptions) run(ctx context.Context) error {
 		}
 		o.warn(found[r.Index].Location(), r)
 	}
+	unproved, err := o.prove(ctx, env, objects, results)
+	if err != nil {
+		return err
+	}
 	switch {
 	case incomplete > 0:
 		return fmt.Errorf("%s and %s not converted completely", texts.Count(converted, "policy is written", "policies are written"), texts.Count(incomplete, "object is", "objects are"))
 	case converted == 0:
 		return fmt.Errorf("%s: no policy to convert", o.sources.Names())
+	case unproved > 0:
+		return fmt.Errorf("%s not proved", texts.Count(unproved, "policy is", "policies are"))
 	}
 	return nil
+}
+
+// prove writes the tests of the policies that have some, and runs the engine. It returns how many policies are not proved.
+func (o *convertOptions) prove(ctx context.Context, env *cel.Environment, objects []*unstructured.Unstructured, results []convert.Result) (unproved int, err error) {
+	if o.suite == "" {
+		return 0, nil
+	}
+	tell := func(format string, values ...any) {
+		fmt.Fprintln(o.program.Streams.ErrOut, texts.OneLine(fmt.Sprintf(format, values...)))
+	}
+	for i := range results {
+		r := &results[i]
+		if r.Policy == nil {
+			continue
+		}
+		if r.Written == nil {
+			tell("note: %s: no tests: only rules in patterns have them", r.Source)
+			continue
+		}
+		written, err := proof.Write(ctx, env, filepath.Join(o.suite, r.Policy.Name), objects[r.Index], r)
+		if err != nil {
+			return 0, err
+		}
+		of := fmt.Sprintf("%s: %s in %s", r.Source, texts.Count(len(written.Cases), "case", "cases"), written.Directory)
+		if o.engine == "" {
+			unproved++
+			tell("warning: %s: not proved: add --engine to run them in Kyverno", of)
+			continue
+		}
+		if err := written.Engine(ctx, o.engine); err != nil {
+			unproved++
+			tell("warning: %s: not proved: %v", of, err)
+			continue
+		}
+		tell("note: %s: %s has the same results", of, o.engine)
+	}
+	return unproved, nil
 }
 
 // warn writes the notes of a result to standard error: those about lost parts as warnings.

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -44,6 +45,51 @@ spec:
     message: at most 4 cores
     fieldPath: spec.template.spec.domain.cpu.cores
 `
+
+const patternCap = `apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: cap}
+spec:
+  validationFailureAction: Enforce
+  rules:
+  - name: cores
+    match: {any: [{resources: {kinds: [VirtualMachine]}}]}
+    validate: {message: at most 4 cores, pattern: {spec: {template: {spec: {domain: {=(cpu): {cores: "<=4"}}}}}}}
+`
+
+// TestPolicyConvertSuite writes tests of a rule in patterns, which policy test runs. Without Kyverno, and with results that differ, the
+// rule is not proved.
+func TestPolicyConvertSuite(t *testing.T) {
+	for _, c := range []struct {
+		name, engine, want string
+		code               int
+	}{
+		{"without an engine", "", "not proved: add --engine", clitest.ExitFailed},
+		{"the same results", "exit 0", "has the same results", 0},
+		{"other results", "echo Want pass, got fail; exit 1", "Want pass, got fail", clitest.ExitFailed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inFolder(t, map[string]string{"x.yaml": patternCap, "engine": "#!/bin/sh\n" + c.engine + "\n"})
+			args := []string{"policy", "convert", "-f", "x.yaml", "--suite", "tests"}
+			if c.engine != "" {
+				if err := os.Chmod("engine", 0o700); err != nil { //nolint:gosec // a program
+					t.Fatal(err)
+				}
+				args = append(args, "--engine", "./engine")
+			}
+			if got := clitest.Call(t, "", args...); got.Code != c.code || !strings.Contains(got.ErrOut, c.want) {
+				t.Errorf("%+v", got)
+			}
+			if got := clitest.Call(t, "", "policy", "test", "tests"); got.Code != 0 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	inFolder(t, map[string]string{"x.yaml": patternCap})
+	if got := clitest.Call(t, "", "policy", "convert", "-f", "x.yaml", "--engine", "kyverno"); got.Code != clitest.ExitUsage || !strings.Contains(got.ErrOut, "add --suite") {
+		t.Errorf("%+v", got)
+	}
+}
 
 // TestPolicyConvert shows the exit codes and the output.
 func TestPolicyConvert(t *testing.T) {

@@ -109,7 +109,7 @@ func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, 
 	if spec.WebhookConfiguration.TimeoutSeconds != nil || spec.WebhookTimeoutSeconds != nil {
 		o.differs("spec", "the timeout of the webhook is not converted: all policies have the same")
 	}
-	o.admitted = made.patterns
+	o.admitted, o.written = made.patterns, made.written
 	o.clusterMatch(rule)
 	if kindOf(object) == namespacedPolicy {
 		o.spec.MatchConstraints.NamespaceSelector = both(o.spec.MatchConstraints.NamespaceSelector,

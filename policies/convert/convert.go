@@ -39,6 +39,8 @@ type Result struct {
 	Source string `json:"source"`
 	// Policy is nil if the original is not converted.
 	Policy *policyv1alpha1.VirtualMachinePolicy `json:"policy,omitempty"`
+	// Written is the rule of the original, if it is in patterns.
+	Written *Written `json:"-"`
 	// Notes are sorted by the order of the fields in the original.
 	Notes []Note `json:"notes,omitempty"`
 }
@@ -115,7 +117,7 @@ func (c *converter) add(o *original) {
 	}
 	o.notes = append(o.notes, notes...)
 	for i := range parts {
-		r := Result{Index: o.index, Source: o.source(), Notes: slices.Clone(o.notes)}
+		r := Result{Index: o.index, Source: o.source(), Written: o.written, Notes: slices.Clone(o.notes)}
 		d := &draft{original: o, files: c.files, result: &r}
 		d.build(parts[i])
 		name := o.policyName()

@@ -67,6 +67,8 @@ type patterns struct {
 	order           []string
 	// names are the variables of the loops around a part.
 	names []string
+	// written is the rule that was read.
+	written *Written
 }
 
 func newPatterns() *patterns {

@@ -25,7 +25,21 @@ type translation struct {
 	rule *clusterRule
 	// patterns reports whether the rule was written as patterns.
 	patterns bool
-	notes    []string
+	// written is what the patterns were; nil for a rule in CEL.
+	written *Written
+	notes   []string
+}
+
+// Written is a rule in patterns.
+type Written struct {
+	// Rule is its name.
+	Rule string
+	// Skipped is the expression of bool that is true where Kyverno skips the rule.
+	Skipped string
+
+	patterns []any
+	kind     string
+	typ      reflect.Type
 }
 
 // translate returns a rule in CEL, or the reason why there is none, with the parts that have no equivalent.
@@ -49,7 +63,7 @@ func (r *clusterRule) translate() (made *translation, reason, problems string) {
 	rule, validate := *r, *r.Validate
 	validate.Pattern, validate.AnyPattern, validate.CEL = nil, nil, &celValidation{Expressions: validations}
 	rule.Validate = &validate
-	made = &translation{rule: &rule, patterns: true}
+	made = &translation{rule: &rule, patterns: true, written: read.written}
 	for _, at := range slices.Sorted(maps.Keys(read.notes)) {
 		made.notes = append(made.notes, at+": "+read.notes[at])
 	}
@@ -73,11 +87,17 @@ func (p *patterns) rule(r *clusterRule) []admissionregistrationv1.Validation {
 		if !kinds[policyv1alpha1.PolicyKind(kind.Kind)] {
 			continue
 		}
-		one := p.whole(r.Validate, kind.Type)
+		one, skipped := p.whole(r.Validate, kind.Type)
 		if holds != nil && holds.String() != one.String() {
 			p.fails(nil, "its kinds have other fields or defaults: write one rule for each kind")
 		}
-		holds = &one
+		if holds = &one; p.written == nil {
+			p.written = &Written{Rule: r.Name, Skipped: skipped.String(), kind: kind.Kind, typ: kind.Type}
+			p.written.patterns, _ = r.Validate.AnyPattern.([]any)
+			if r.Validate.Pattern != nil {
+				p.written.patterns = []any{r.Validate.Pattern}
+			}
+		}
 	}
 	if len(p.problems) > 0 {
 		return nil
@@ -108,32 +128,35 @@ func (p *patterns) rule(r *clusterRule) []admissionregistrationv1.Validation {
 	return made
 }
 
-// whole returns when an object of a type does not fail the patterns of a rule.
-func (p *patterns) whole(v *clusterValidation, typ reflect.Type) logic {
+// whole returns when an object of a type does not fail the patterns of a rule, and when it is skipped.
+func (p *patterns) whole(v *clusterValidation, typ reflect.Type) (holds, skipped logic) {
 	root := ref{path: "object", typ: typ}
 	if v.Pattern != nil && v.AnyPattern != nil {
 		p.fails(nil, "it has both pattern and anyPattern")
-		return yes
+		return yes, no
 	}
 	if v.Pattern != nil {
-		return p.element(root, v.Pattern, absenceByPattern).holds
+		one := p.element(root, v.Pattern, absenceByPattern)
+		return one.holds, one.skipped
 	}
 	list, ok := v.AnyPattern.([]any)
 	if !ok {
 		p.fails([]string{"anyPattern"}, "it must be a list")
-		return yes
+		return yes, no
 	}
 	// One pattern passes, or none fails and all are skipped.
-	passes, holds, skips := no, yes, false
+	passes, all := no, yes
+	skipped, skips := yes, false
 	for _, pattern := range list {
 		one := p.element(root, pattern, absenceByPattern)
-		passes, holds, skips = disjunction(passes, one.passes()), conjunction(holds, one.holds), skips || one.skipped.kind != logicFalse
+		passes, all, skipped = disjunction(passes, one.passes()), conjunction(all, one.holds), conjunction(skipped, one.skipped)
+		skips = skips || one.skipped.kind != logicFalse
 	}
 	switch {
 	case len(list) == 0:
-		return yes
+		return yes, no
 	case skips:
-		return disjunction(passes, holds)
+		return disjunction(passes, all), skipped
 	}
-	return passes
+	return passes, no
 }

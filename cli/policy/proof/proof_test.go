@@ -1,0 +1,262 @@
+package proof_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/cli/policy/proof"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/policies/convert"
+)
+
+// converted returns the originals of a file, and what they become.
+func converted(t *testing.T, env *cel.Environment, file string) ([]*unstructured.Unstructured, []convert.Result) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := manifests.Read(file, bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*unstructured.Unstructured
+	for _, d := range found {
+		all = append(all, d.Object)
+	}
+	return all, convert.Convert(env, all, effective.AlwaysSet())
+}
+
+// questions is the file to which TestAnswers writes the cases, for answers by Kyverno's own engine.
+var questions = flag.String("questions", "", "write the questions to Kyverno's engine to this file")
+
+// recorded are answers of Kyverno's engine; see README.md in policies/convert/testdata/kyverno.
+type recorded struct {
+	Version string         `json:"version,omitempty"`
+	Rules   []recordedRule `json:"rules"`
+}
+
+type recordedRule struct {
+	Source   string           `json:"source"`
+	Validate any              `json:"validate"`
+	Objects  []map[string]any `json:"objects"`
+	Answers  string           `json:"answers,omitempty"`
+}
+
+// TestAnswers compares the results of the cases, also of skipped rules, with the answers of Kyverno's engine.
+func TestAnswers(t *testing.T) {
+	env, err := cel.NewEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked recorded
+	var got []string
+	for _, file := range []string{"../../../examples/converted/vm-baseline/original.yaml", "../../../policies/convert/testdata/cases/patterns.yaml"} {
+		originals, results := converted(t, env, file)
+		for i := range results {
+			cases, err := proof.Cases(env, &results[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(cases) == 0 {
+				continue
+			}
+			rule := recordedRule{Source: results[i].Source}
+			rules, _, _ := unstructured.NestedSlice(originals[results[i].Index].Object, "spec", "rules")
+			for _, r := range rules {
+				if fields, _ := r.(map[string]any); fields["name"] == results[i].Written.Rule {
+					rule.Validate = fields["validate"]
+				}
+			}
+			letters := ""
+			for _, c := range cases {
+				rule.Objects = append(rule.Objects, c.Object)
+				letters += string(c.Result[:1])
+			}
+			asked.Rules, got = append(asked.Rules, rule), append(got, letters)
+		}
+	}
+	if *questions != "" {
+		data, err := json.Marshal(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(*questions, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile("testdata/kyverno.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known recorded
+	if err := json.Unmarshal(data, &known); err != nil {
+		t.Fatal(err)
+	}
+	if len(known.Rules) != len(asked.Rules) {
+		t.Fatalf("%d rules, answers for %d: record them again", len(asked.Rules), len(known.Rules))
+	}
+	cases := 0
+	for i, rule := range known.Rules {
+		// The answers are about the same objects.
+		want, err := json.Marshal(rule.Objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := json.Marshal(asked.Rules[i].Objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(want) != string(have) {
+			t.Errorf("%s: other objects: record the answers again", rule.Source)
+		}
+		if cases += len(got[i]); got[i] != rule.Answers {
+			t.Errorf("%s: %s, Kyverno %s: %s", rule.Source, known.Version, rule.Answers, got[i])
+		}
+	}
+	if cases < 300 {
+		t.Errorf("%d cases", cases)
+	}
+}
+
+// mutants returns policies that differ from a policy in one operator, or lack a validation.
+func mutants(r *convert.Result) []convert.Result {
+	var all []convert.Result
+	for i, v := range r.Policy.Spec.Validations {
+		if len(r.Policy.Spec.Validations) > 1 {
+			one := *r
+			one.Policy = r.Policy.DeepCopy()
+			one.Policy.Spec.Validations = slices.Delete(one.Policy.Spec.Validations, i, i+1)
+			all = append(all, one)
+		}
+		for from, to := range map[string]string{" && ": " || ", " || ": " && ", " <= ": " < ", " >= ": " > ", " < ": " <= ", " > ": " >= ", " == ": " != ", " != ": " == ", "startsWith": "endsWith", ".all(": ".exists(", ".exists(": ".all(", "!has(": "has("} {
+			for at := 0; ; {
+				n := strings.Index(v.Expression[at:], from)
+				if n < 0 {
+					break
+				}
+				at += n
+				one := *r
+				one.Policy = r.Policy.DeepCopy()
+				one.Policy.Spec.Validations[i].Expression = v.Expression[:at] + to + v.Expression[at+len(from):]
+				all, at = append(all, one), at+len(from)
+			}
+		}
+	}
+	return all
+}
+
+// TestMutants changes converted policies: the cases find nearly all changes. Each policy has cases that pass and cases that fail.
+func TestMutants(t *testing.T) {
+	env, err := cel.NewEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	caught, total, cases := 0, 0, 0
+	for _, file := range []string{"../../../examples/converted/vm-baseline/original.yaml", "../../../policies/convert/testdata/cases/patterns.yaml"} {
+		_, results := converted(t, env, file)
+		for i := range results {
+			r := &results[i]
+			want, err := proof.Cases(env, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Policy == nil {
+				continue
+			}
+			counts := map[proof.Result]int{}
+			for _, c := range want {
+				counts[c.Result]++
+			}
+			if cases += len(want); counts[proof.Pass] == 0 || counts[proof.Fail] == 0 {
+				t.Errorf("%s: %v", r.Source, counts)
+			}
+			for _, mutant := range mutants(r) {
+				if compiled, _ := policies.Compile(env, mutant.Policy, nil); compiled.Broken() != "" {
+					continue
+				}
+				got, err := proof.Cases(env, &mutant)
+				if err != nil {
+					t.Fatal(err)
+				}
+				total++
+				if slices.EqualFunc(want, got, func(a, b proof.Case) bool { return (a.Violations > 0) == (b.Violations > 0) }) {
+					t.Logf("%s: not caught: %s", r.Source, difference(r, &mutant))
+				} else {
+					caught++
+				}
+			}
+		}
+	}
+	t.Logf("%d cases, %d of %d mutants caught", cases, caught, total)
+	if total < 50 || caught*100 < total*95 {
+		t.Errorf("%d of %d mutants caught", caught, total)
+	}
+}
+
+// difference returns the expression that a mutant has in another form.
+func difference(r, mutant *convert.Result) string {
+	for i, v := range r.Policy.Spec.Validations {
+		if i >= len(mutant.Policy.Spec.Validations) || mutant.Policy.Spec.Validations[i].Expression != v.Expression {
+			if len(mutant.Policy.Spec.Validations) == len(r.Policy.Spec.Validations) {
+				return mutant.Policy.Spec.Validations[i].Expression
+			}
+			return "without " + v.Expression
+		}
+	}
+	return ""
+}
+
+// TestWrite writes the files of a rule, and runs a program that accepts or rejects them.
+func TestWrite(t *testing.T) {
+	env, err := cel.NewEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	originals, results := converted(t, env, "../../../examples/converted/vm-baseline/original.yaml")
+	directory := filepath.Join(t.TempDir(), "rule")
+	w, err := proof.Write(t.Context(), env, directory, originals[0], &results[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(w.Cases) < 20 || w.Left > len(w.Cases)/3 {
+		t.Errorf("%d cases, %d left out", len(w.Cases), w.Left)
+	}
+	text := map[string]string{}
+	for _, name := range []string{"original.yaml", "policy.yaml", "suite.yaml", "resources.yaml", "kyverno-test.yaml"} {
+		data, err := os.ReadFile(filepath.Join(directory, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[name] = string(data)
+	}
+	for _, part := range []string{"apiVersion: cli.kyverno.io/v1alpha1", "policy: vm-baseline", "rule: template", "- case-1/sample", "result: pass", "result: fail"} {
+		if !strings.Contains(text["kyverno-test.yaml"], part) {
+			t.Errorf("kyverno-test.yaml has no %q", part)
+		}
+	}
+	if n := strings.Count(text["resources.yaml"], "\nkind: VirtualMachine"); n != len(w.Cases) {
+		t.Errorf("%d resources of %d cases", n, len(w.Cases))
+	}
+	for script, want := range map[string]string{"test -f $2/kyverno-test.yaml": "", "echo Want pass, got fail; exit 1": "Want pass, got fail"} {
+		program := filepath.Join(t.TempDir(), "kyverno")
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		switch err := w.Engine(t.Context(), program); {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: %v", script, err)
+		}
+	}
+}
