@@ -283,6 +283,8 @@ func (k *payingKey) Eval(vars interpreter.Activation) ref.Val {
 type payingCall struct {
 	interpreter.InterpretableCall
 
+	// args are those of the call, which makes a new list whenever it returns them.
+	args      []interpreter.InterpretableV2
 	charge    charge
 	takes     memory
 	operation func(*Budget, []ref.Val) ref.Val
@@ -290,14 +292,21 @@ type payingCall struct {
 
 // Exec implements InterpretableV2.
 func (c *payingCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	args := c.Args()
-	values := make([]ref.Val, len(args))
-	for i, arg := range args {
+	budget := budgetOf(frame)
+	room := budget.room()
+	values := room.lend(len(c.args))
+	result := c.run(frame, budget, values)
+	room.release(values)
+	return result
+}
+
+// run evaluates the arguments into values, charges the call and runs it.
+func (c *payingCall) run(frame *interpreter.ExecutionFrame, budget *Budget, values []ref.Val) ref.Val {
+	for i, arg := range c.args {
 		if values[i] = arg.Exec(frame); types.IsUnknownOrError(values[i]) {
 			return values[i]
 		}
 	}
-	budget := budgetOf(frame)
 	units := uint64(0)
 	if c.charge.call > dynamicUnits {
 		units = c.charge.call
@@ -379,7 +388,7 @@ func (e *Environment) payingCall(ast *celast.AST, call interpreter.Interpretable
 		args := append([]interpreter.InterpretableV2(nil), call.Args()...)
 		args[1] = opaque{args[1]}
 		hidden := interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), args, nil)
-		return &payingCall{InterpretableCall: hidden, charge: charge, takes: takes, operation: matching}, nil
+		return &payingCall{InterpretableCall: hidden, args: args, charge: charge, takes: takes, operation: matching}, nil
 	}
 	if charge.work == nil && charge.call <= dynamicUnits && takes == nil || !large(ast, call) {
 		return call, nil
@@ -388,7 +397,7 @@ func (e *Environment) payingCall(ast *celast.AST, call interpreter.Interpretable
 	if operation == nil {
 		return nil, fmt.Errorf("the function %s has no implementation", call.Function())
 	}
-	return &payingCall{InterpretableCall: call, charge: charge, takes: takes, operation: func(_ *Budget, args []ref.Val) ref.Val { return operation(args...) }}, nil
+	return &payingCall{InterpretableCall: call, args: call.Args(), charge: charge, takes: takes, operation: func(_ *Budget, args []ref.Val) ref.Val { return operation(args...) }}, nil
 }
 
 // large reports whether the arguments of a call may be large, by their types. Comparing with a number never is, nor

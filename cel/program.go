@@ -79,6 +79,8 @@ type Budget struct {
 	allowed uint64
 	// patterns are those that were computed and compiled.
 	patterns map[string]pattern
+	// arguments are those of the calls in progress. A share uses those of the whole.
+	arguments *arguments
 }
 
 // NewBudget allows as much as Kubernetes allows a policy.
@@ -86,7 +88,7 @@ func NewBudget() *Budget { return NewBudgetOf(PolicyLimit, MemoryLimit) }
 
 // NewBudgetOf allows so many units and bytes.
 func NewBudgetOf(units, bytes uint64) *Budget {
-	return &Budget{left: units, memory: bytes, allowed: units}
+	return &Budget{left: units, memory: bytes, allowed: units, arguments: &arguments{}}
 }
 
 // Share is a budget of so many units, and of the memory of one policy, or of what is left if that is less. What is spent
@@ -96,7 +98,7 @@ func (b *Budget) Share(units uint64) *Budget {
 		return NewBudgetOf(units, MemoryLimit)
 	}
 	units = min(units, b.left)
-	return &Budget{left: units, memory: min(MemoryLimit, b.memory), whole: b, allowed: units}
+	return &Budget{left: units, memory: min(MemoryLimit, b.memory), whole: b, allowed: units, arguments: b.arguments}
 }
 
 // Left is what may still be spent, in units.
@@ -260,9 +262,10 @@ func (p *Program) eval(a *Activation) (ref.Val, error) {
 	if b.Exhausted() {
 		return nil, p.failed(b.exhausted())
 	}
-	memory, kept, left, floor := b.memory, b.kept, b.left, b.floor
+	memory, kept, left, floor, used := b.memory, b.kept, b.left, b.floor, b.arguments.used
 	b.floor = left - min(left, ExpressionLimit)
 	v, err := p.paid(a)
+	b.arguments.used = used // a call that is stopped does not release its own
 	if p.name != "" {
 		b.kept = kept + memory - b.memory
 	}

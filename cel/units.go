@@ -3,6 +3,7 @@ package cel
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -614,7 +615,7 @@ func (e *Environment) operation(function, overload string, arguments int) functi
 		case binding.Binary != nil && arguments == 2:
 			return func(args ...ref.Val) ref.Val { return binding.Binary(args[0], args[1]) }
 		case binding.Function != nil:
-			return binding.Function
+			return func(args ...ref.Val) ref.Val { return binding.Function(slices.Clone(args)...) } // it may keep them
 		}
 	}
 	return nil
