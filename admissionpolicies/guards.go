@@ -90,6 +90,9 @@ type Namespaces struct {
 // ImportImage is the image of the servers of imports in Objects.
 const ImportImage = "localhost/virtward/virtward-import-server:dev"
 
+// ImportVerified are the hosts of Objects whose appliances need a manifest.
+const ImportVerified = "Appliances.Example.com *.verified.example.com"
+
 // DefaultNamespaces are those that the documentation uses.
 var DefaultNamespaces = Namespaces{Virtward: "virtward-system", KubeVirt: "kubevirt"}
 
@@ -111,7 +114,7 @@ func objectsFor(namespaces Namespaces, templatesMode string) ([]*unstructured.Un
 	replace := strings.NewReplacer(
 		"VIRTWARD_NAMESPACE", namespaces.Virtward, "KUBEVIRT_NAMESPACE", namespaces.KubeVirt, "VIRTUAL_IMAGE_HOSTS", "", "VIRTUAL_IMAGE_NETWORKS", "",
 		"VIRTUAL_IMAGE_DEFAULT_CLASS", "cluster", "VIRTUAL_IMAGE_UPLOAD_CLASSES", "cluster",
-		"TEMPLATES_MODE", templatesMode, "TEMPLATE_IMPORT_IMAGE", ImportImage,
+		"TEMPLATES_MODE", templatesMode, "TEMPLATE_IMPORT_IMAGE", ImportImage, "TEMPLATE_IMPORT_VERIFIED", ImportVerified,
 	)
 	var objects []*unstructured.Unstructured
 	err := eachFile(manifests, "*.yaml", func(content []byte) error {

@@ -143,7 +143,7 @@ func (o *importsOptions) addTo(ctx context.Context, mgr manager.Manager, config 
 	if err != nil {
 		return err
 	}
-	measured, err := templateimport.NewMetrics(metrics.Registry)
+	measured, err := templateimport.NewMetrics(metrics.Registry, clock.RealClock{})
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}

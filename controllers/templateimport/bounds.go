@@ -23,6 +23,8 @@ const (
 	perFile = 2 << 10
 	// perTask is that of an import that waits.
 	perTask = 4 << 10
+	// perActive is that of the last progress of an import.
+	perActive = 512
 	// perConnection is that of a connection with TLS and HTTP.
 	perConnection = 192 << 10
 	// stored is the largest object that etcd stores, and decoded how much more memory a decoded one needs.
@@ -51,6 +53,10 @@ func WorstCase() []memory.Bound {
 		{
 			Name: "templateimport/waiting", Subject: "imports that wait to be read or verified", Bytes: transfers.MaxTasks*perTask + maxHeld*perTask,
 			Reason: fmt.Sprintf("%d, 4 KiB each; others are observed later", transfers.MaxTasks),
+		},
+		{
+			Name: "templateimport/active", Subject: "imports with metrics of their progress", Bytes: maxActive * perActive,
+			Reason: fmt.Sprintf("%d, %d bytes each; others have no such metrics", maxActive, perActive),
 		},
 		{
 			Name: "templateimport/names", Subject: "names of the objects that imports wait for", Bytes: maxChildren * memory.NameBytes,

@@ -278,6 +278,7 @@ func (r *Reconciler) note(key reconcile.Request, uid types.UID) {
 	r.uids[key] = uid
 	r.mu.Unlock()
 	if was != "" && was != uid {
+		r.Metrics.gone(was)
 		r.forget(was)
 		r.verifications.Forget(string(was))
 	}
@@ -291,6 +292,7 @@ func (r *Reconciler) gone(key reconcile.Request) {
 	delete(r.uids, key)
 	r.mu.Unlock()
 	if uid != "" {
+		r.Metrics.gone(uid)
 		r.forget(uid)
 		r.verifications.Forget(string(uid))
 	}

@@ -100,7 +100,9 @@ type kept = statuses.Memory[*v1beta1.VirtualMachineTemplateImport, v1beta1.Virtu
 // remembers writes the status if it changed. The error is Conflict if the import changed after it was read.
 func (r *Reconciler) remembers(ctx context.Context, o *observed, p *progress) error {
 	var told []events.Event
-	_, err := r.kept.Write(ctx, o.request, statusOf(o, p), func(before, after *v1beta1.VirtualMachineTemplateImportStatus) []events.Event {
+	next := statusOf(o, p)
+	r.Metrics.moved(o, p, next.Progress)
+	_, err := r.kept.Write(ctx, o.request, next, func(before, after *v1beta1.VirtualMachineTemplateImportStatus) []events.Event {
 		told = transition(before, after, p, o)
 		return told
 	})

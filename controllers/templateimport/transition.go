@@ -2,6 +2,8 @@ package templateimport
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/events"
@@ -14,11 +16,13 @@ type Metrics struct {
 	imports *prometheus.CounterVec
 	bytes   prometheus.Counter
 	seconds prometheus.Histogram
+	active  *active
 }
 
 // NewMetrics registers the metrics.
-func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+func NewMetrics(registry prometheus.Registerer, now clock.PassiveClock) (*Metrics, error) {
 	m := &Metrics{
+		active: newActive(now),
 		imports: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_template_imports_total", Help: "Ended imports of virtual appliances, by the reason of the condition Completed.",
 		}, []string{"result"}),
@@ -30,7 +34,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Buckets: []float64{15, 60, 300, 900, 3600, 14400, 43200},
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.imports, m.bytes, m.seconds} {
+	for _, c := range []prometheus.Collector{m.imports, m.bytes, m.seconds, m.active} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}
@@ -65,6 +69,20 @@ var Events = events.Table{
 
 // reasonCompleted is a reason of events that is not one of conditions.
 const reasonCompleted = "Completed"
+
+// moved notes how far an import is.
+func (m *Metrics) moved(o *observed, p *progress, percent string) {
+	if m != nil {
+		m.active.note(o.request.UID, p, percent)
+	}
+}
+
+// gone forgets an import that does not exist.
+func (m *Metrics) gone(uid types.UID) {
+	if m != nil {
+		m.active.forget(uid)
+	}
+}
 
 // ended counts an import.
 func (m *Metrics) ended(reason string, o *observed) {

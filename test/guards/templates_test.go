@@ -21,6 +21,7 @@ import (
 var templateTables = []string{
 	"template-approved-only", "template-capture", "template-namespaces", "template-provenance", "template-request-labels", "template-status",
 	"golden-image-templates", "template-cluster-kinds", "exempt-namespaces",
+	"template-import", "template-import-labels", "template-import-pods", "template-import-status",
 }
 
 // virtAPI is the account of KubeVirt's API server.
@@ -108,6 +109,7 @@ func newTemplateCluster(t *testing.T) *templateCluster {
 	}
 	c.grantOwners(t)
 	c.grantCaptures(t)
+	c.grantImports(t)
 	return c
 }
 
@@ -190,6 +192,31 @@ func (c *templateCluster) grantCaptures(t *testing.T) {
 	for user, name := range map[string]string{"capturer": "capturer", "other-templates": "system:serviceaccount:elsewhere:virtward-templates"} {
 		c.users[user] = c.client(t, name)
 		c.bind(t, "shop", "capturer", name)
+	}
+}
+
+// grantImports creates the users of imports, each with some of the rights that an import needs.
+func (c *templateCluster) grantImports(t *testing.T) {
+	const some = "create,get,patch"
+	request, status := rule(some, "template.kubevirt.io", "virtualmachinetemplateimports"), rule("patch,update", "template.kubevirt.io", "virtualmachinetemplateimports/status")
+	volumes, made := rule(some, "cdi.kubevirt.io", "datavolumes"), rule(some, "template.kubevirt.io", "virtualmachinetemplates")
+	pods := rule(some, "", "pods,pods/ephemeralcontainers")
+	all := []rbacv1.PolicyRule{request, volumes, made, pods, status}
+	for user, u := range map[string]struct {
+		name  string
+		rules []rbacv1.PolicyRule
+	}{
+		"importer":                   {"importer", []rbacv1.PolicyRule{request, volumes, made, pods}},
+		"import-reader":              {"import-reader", []rbacv1.PolicyRule{request, volumes, made, rule("get", "", "secrets", "login"), rule("get", "", "configmaps", "authority")}},
+		"import-without-datavolumes": {"import-without-datavolumes", []rbacv1.PolicyRule{request, made}},
+		"import-without-templates":   {"import-without-templates", []rbacv1.PolicyRule{request, volumes}},
+		"status-writer":              {"status-writer", all},
+		"imports":                    {"system:serviceaccount:virtward-system:virtward-templateimports", all},
+		"other-imports":              {"system:serviceaccount:elsewhere:virtward-templateimports", []rbacv1.PolicyRule{request, volumes, made, pods}},
+	} {
+		c.users[user] = c.client(t, u.name)
+		c.role(t, "target", user, u.rules...)
+		c.bind(t, "target", user, u.name)
 	}
 }
 

@@ -111,6 +111,18 @@ var cases = []struct {
 
 	{"VirtwardVirtualImageImportsSaturated", "others wait", []string{`virtward_virtual_images{class="cluster",state="Importing"} 15x180`, `virtward_virtual_images{class="glance",state="Importing"} 5x180`, `virtward_virtual_images{class="cluster",state="Pending"} 1x180`, `virtward_virtual_image_imports_limit 20x180`}, []string{"20 VirtualImages are imported at the same time, and others wait"}},
 	{"VirtwardVirtualImageImportsSaturated", "no other waits", []string{`virtward_virtual_images{class="cluster",state="Importing"} 20x180`, `virtward_virtual_images{class="cluster",state="Pending"} 0x180`, `virtward_virtual_image_imports_limit 20x180`}, nil},
+
+	{"VirtwardTemplateImportsFailing", "all fail", []string{`virtward_template_imports_total{result="ImportFailed"} 0+1x180`}, []string{"most imports of virtual appliances fail"}},
+	{"VirtwardTemplateImportsFailing", "most fail, for different reasons", []string{`virtward_template_imports_total{result="DeadlineExceeded"} 0+1x180`, `virtward_template_imports_total{result="Rejected"} 0+1x180`, `virtward_template_imports_total{result="Reconciled"} 0+1x180`}, []string{"most imports of virtual appliances fail"}},
+	{"VirtwardTemplateImportsFailing", "most do not", []string{`virtward_template_imports_total{result="ImportFailed"} 0+1x180`, `virtward_template_imports_total{result="Reconciled"} 0+2x180`}, nil},
+	{"VirtwardTemplateImportsFailing", "two fail", []string{`virtward_template_imports_total{result="ImportFailed"} 0x150 2x30`}, nil},
+	{"VirtwardTemplateImportsFailing", "users make mistakes", []string{`virtward_template_imports_total{result="NotImportable"} 0+1x180`, `virtward_template_imports_total{result="NameTaken"} 0+1x180`}, nil},
+
+	{"VirtwardTemplateImportVerificationFails", "a file differs", []string{`virtward_template_imports_total{result="VerificationFailed"} 0x170 1x10`}, []string{"a virtual appliance does not have the digests that its manifest or its import states"}},
+	{"VirtwardTemplateImportVerificationFails", "two hours ago", []string{`virtward_template_imports_total{result="VerificationFailed"} 0x30 1x150`}, nil},
+
+	{"VirtwardTemplateImportStuck", "no progress for two hours", []string{`virtward_template_import_stalled_seconds{reason="Importing",pod="a"} 0+60x180`, `virtward_template_import_stalled_seconds{reason="Blocked",pod="a"} 30x180`}, []string{"an import of a virtual appliance makes no progress (Importing)"}},
+	{"VirtwardTemplateImportStuck", "progress after half an hour", []string{`virtward_template_import_stalled_seconds{reason="Importing"} 0+60x150 0+60x30`}, nil},
 }
 
 // TestCases evaluates each alert where it fires, and where it does not.
