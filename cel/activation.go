@@ -14,7 +14,7 @@ import (
 
 // seen are the values of Documents that were read so far.
 type seen struct {
-	object, oldObject, vm, provenance, platform, instancetype, preference, request, namespace, rollout, references, pod, domain ref.Val
+	object, oldObject, vm, provenance, platform, instancetype, preference, request, namespace, rollout, references, pod, domain, targets ref.Val
 }
 
 // Activation is one evaluation of the expressions of a scope: what they read, converted when it is first read, and
@@ -79,6 +79,8 @@ func (a *Activation) ResolveName(name string) (any, bool) { //nolint:cyclop // o
 		return a.preview(varPod, &values.pod), true
 	case varDomain:
 		return a.preview(varDomain, &values.domain), true
+	case varTargets:
+		return a.preview(varTargets, &values.targets), true
 	case varRequest:
 		return a.request(), true
 	case varRequester:

@@ -31,6 +31,7 @@ const (
 	varReferences   = "references"
 	varPod          = "pod"
 	varDomain       = "domain"
+	varTargets      = "migrationTargets"
 	varNamespace    = "namespaceObject"
 	varParams       = "params"
 	varVariables    = "variables"
@@ -43,7 +44,7 @@ const (
 func Names() []string {
 	names := []string{
 		varObject, varOldObject, varVM, varProvenance, varPlatform, varInstancetype, varPreference,
-		varRequest, varRequester, varRollout, varReferences, varPod, varDomain, varNamespace, varParams, varVariables, varAuthorizer,
+		varRequest, varRequester, varRollout, varReferences, varPod, varDomain, varTargets, varNamespace, varParams, varVariables, varAuthorizer,
 	}
 	slices.Sort(names)
 	return names
@@ -158,6 +159,7 @@ func everywhere(d *declarer) ([]variable, error) {
 		{varReferences, referencesType(words)},
 		{varPod, objectType("LauncherPod", field("apiVersion", apicel.StringType), field("kind", apicel.StringType), field("metadata", meta), field("spec", embedded["PodSpec"]))},
 		{varDomain, embedded["Domain"]},
+		{varTargets, apicel.IntType},
 		{varRequest, requestType(words)},
 	}, nil
 }

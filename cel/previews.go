@@ -19,8 +19,10 @@ type Previews struct {
 	Size   PreviewSize
 	Pod    func() (*corev1.Pod, error)
 	Domain func() (*domain.Domain, error)
+	// Targets computes the number of nodes that could receive the virtual machine by live migration.
+	Targets func() (int, error)
 
-	pod, domain *Preview
+	pod, domain, targets *Preview
 }
 
 // PreviewSize is how large previews are.
@@ -28,6 +30,8 @@ type PreviewSize struct {
 	// PodDevices is the number of volumes, networks, devices and other elements of lists that make something in the pod.
 	PodDevices uint64
 	Domain     domain.Size
+	// Conditions is the number of conditions on nodes that the virtual machine states.
+	Conditions uint64
 }
 
 // Preview is what a policy that reads it gets.
@@ -47,6 +51,7 @@ const (
 	domainUnits, domainDeviceUnits, vcpuUnits, threadUnits = 600, 50, 3, 1
 	podBytes, podDeviceBytes                               = 128 << 10, 10 << 10
 	domainBytes, domainDeviceBytes, vcpuBytes, threadBytes = 96 << 10, 8 << 10, 1600, 512
+	targetUnits, conditionUnits                            = 30_000, 4_000
 )
 
 // PodBytes returns what a pod of a size takes, in bytes.
@@ -61,7 +66,7 @@ func DomainBytes(s *PreviewSize) int64 {
 // MaxPreviewBytes bounds the memory of a preview, in all forms that policies read it in. It is taken besides MemoryLimit.
 const MaxPreviewBytes = 4 << 20
 
-// ErrNotPreviewed is the cause of an error of an expression that reads a pod or a domain which cannot be computed.
+// ErrNotPreviewed is the cause of an error of an expression that reads a preview which cannot be computed.
 var ErrNotPreviewed = errors.New("cannot be previewed")
 
 // LauncherPod is the variable pod.
@@ -73,7 +78,7 @@ type LauncherPod struct {
 }
 
 // PreviewNames returns the names of the variables that are computed only for policies that read them, sorted.
-func PreviewNames() []string { return []string{varDomain, varPod} }
+func PreviewNames() []string { return []string{varDomain, varTargets, varPod} }
 
 // Preview returns the value of a variable of PreviewNames.
 func (d *Documents) Preview(name string) Preview {
@@ -87,7 +92,11 @@ func (d *Documents) Preview(name string) Preview {
 var errNoPreview = errors.New("the virtual machine is not known")
 
 func (p *Previews) of(name string) Preview {
-	if name == varPod {
+	switch name {
+	case varTargets:
+		units := targetUnits + podUnits + podDeviceUnits*p.Size.PodDevices + conditionUnits*p.Size.Conditions
+		return once(&p.targets, name, units, PodBytes(p.Size.PodDevices), p.Targets, func(n int) any { return int64(n) })
+	case varPod:
 		return once(&p.pod, name, podUnits+podDeviceUnits*p.Size.PodDevices, PodBytes(p.Size.PodDevices), p.Pod, func(pod *corev1.Pod) any {
 			return &LauncherPod{"v1", "Pod", &pod.ObjectMeta, &pod.Spec}
 		})

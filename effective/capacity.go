@@ -1,12 +1,15 @@
 package effective
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/launcher"
+	"github.com/virtward/virtward/migrations"
 	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/validators"
 )
@@ -103,4 +106,33 @@ func over(s *placement.Subject, quotas []*corev1.ResourceQuota, used bool) []val
 		add(quotas, true)
 	}
 	return all
+}
+
+// conditions is the number of conditions on nodes that an author states.
+func conditions(spec *v1.VirtualMachineInstanceSpec) uint64 {
+	stated := &placement.Subject{Pod: &corev1.Pod{Spec: corev1.PodSpec{
+		NodeSelector: spec.NodeSelector, Affinity: spec.Affinity, Tolerations: spec.Tolerations, TopologySpreadConstraints: spec.TopologySpreadConstraints,
+	}}}
+	return uint64(stated.Conditions()) //nolint:gosec // a sum of lengths
+}
+
+var (
+	errNoNodes        = errors.New("the nodes of the cluster are not known: set the chart's value checks.nodes, or give nodes to a suite")
+	errManyConditions = fmt.Errorf("the virtual machine has more than %d conditions on nodes", maxConditions)
+	errNoPod          = errors.New("KubeVirt cannot make the pod of the virtual machine")
+)
+
+// migrationTargets is the number of nodes that could receive a virtual machine by live migration, for policies.
+func (p *Pipeline) migrationTargets(in *Input, v *Verdict) (int, error) {
+	if in.PolicyNodes == nil {
+		return 0, errNoNodes
+	}
+	s := p.placementSubject(in, v)
+	switch {
+	case s == nil:
+		return 0, errNoPod
+	case s.Conditions() > maxConditions:
+		return 0, errManyConditions
+	}
+	return migrations.Targets(s.VMI, in.PolicyNodes.Place(s), in.Facts)
 }

@@ -2,6 +2,7 @@ package effective_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,10 +10,13 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/cputime"
+	"github.com/virtward/virtward/test/isolated"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -109,4 +113,165 @@ func selecting(n int) *v1.VirtualMachine {
 		vm.Spec.Template.Spec.NodeSelector[fmt.Sprintf("example.com/label-%d", i)] = "x"
 	}
 	return vm
+}
+
+// TestMigrationTargets: policies read how many other nodes could take the virtual machine, or why that is not known.
+func TestMigrationTargets(t *testing.T) {
+	named := func(name, cpu string, takes ...string) *corev1.Node {
+		node := &corev1.Node{}
+		if err := yaml.UnmarshalStrict([]byte(capableNode), node); err != nil {
+			t.Fatal(err)
+		}
+		node.Name = name
+		node.Labels[v1.HostModelCPULabel+cpu] = "true"
+		for _, model := range append(takes, cpu) {
+			node.Labels[v1.SupportedHostModelMigrationCPU+model], node.Labels[v1.CPUModelLabel+model] = "true", "true"
+		}
+		return node
+	}
+	var many []*corev1.Node
+	for i := range 300 {
+		many = append(many, named(fmt.Sprint("n", i), fmt.Sprint("cpu", i)))
+	}
+	old := []*corev1.Node{named("a", "Haswell"), named("b", "Haswell"), named("c", "Haswell")}
+	mixed := append(old[:2:2], named("new", "Icelake", "Haswell"))
+	cordoned := old[2].DeepCopy()
+	cordoned.Spec.Unschedulable = true
+	of := func(model string) *v1.VirtualMachineInstance {
+		vmi := build.VMI("db").Memory("1Gi").Obj()
+		vmi.Spec.Domain.CPU = &v1.CPU{Model: model}
+		vmi.Spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+		vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
+		return vmi
+	}
+	runs := of("Haswell")
+	runs.Status.NodeName, runs.UID = "a", "u"
+	bridged := of("Haswell")
+	bridged.Spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultBridgeNetworkInterface()}
+	huge := of("Haswell")
+	huge.Spec.Domain.CPU.Sockets = 200_000
+	selects := of("Haswell")
+	selects.Spec.NodeSelector = selecting(100).Spec.Template.Spec.NodeSelector
+	for name, c := range map[string]struct {
+		vmi   *v1.VirtualMachineInstance
+		nodes []*corev1.Node
+		want  int
+		err   string
+	}{
+		"a model":                 {vmi: of("Haswell"), nodes: mixed, want: 2},
+		"of the new node":         {vmi: of("Icelake"), nodes: mixed, want: 0},
+		"of no node":              {vmi: of("EPYC"), nodes: mixed, want: 0},
+		"of the host":             {vmi: of(v1.CPUModeHostModel), nodes: old, want: 2},
+		"of the newest host":      {vmi: of(v1.CPUModeHostModel), nodes: mixed, want: 0},
+		"of too many kinds":       {vmi: of(v1.CPUModeHostModel), nodes: many, err: "more kinds of CPUs than are compared"},
+		"a model, of many kinds":  {vmi: of("cpu7"), nodes: many, want: 0},
+		"a cordoned node":         {vmi: of("Haswell"), nodes: []*corev1.Node{old[0], cordoned}, want: 1},
+		"one node":                {vmi: of("Haswell"), nodes: old[:1], want: 0},
+		"no node":                 {vmi: of("Haswell"), nodes: []*corev1.Node{}, want: 0},
+		"one that runs":           {vmi: runs, nodes: mixed, want: 2},
+		"a bridge":                {vmi: bridged, nodes: mixed, want: 0},
+		"nodes that are unknown":  {vmi: of("Haswell"), err: "the nodes of the cluster are not known"},
+		"a pod that is too large": {vmi: huge, nodes: mixed, err: "KubeVirt cannot make the pod"},
+		"many conditions":         {vmi: selects, nodes: mixed, err: "more than 100 conditions on nodes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := effective.Input{VMI: c.vmi}
+			if c.nodes != nil {
+				var err error
+				if in.PolicyNodes, err = placement.NewSnapshot(&placement.Cluster{Nodes: c.nodes, Unknown: placement.Nothing()}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := fmt.Sprint(c.want, " targets")
+			if c.err != "" {
+				want = c.err
+			}
+			for language, policy := range map[string]string{
+				"CEL":  `{enforcement: Deny, validations: [{expression: "migrationTargets < 0", message: no, messageExpression: "string(migrationTargets) + ' targets'"}]}`,
+				"Rego": `{enforcement: Deny, rego: {module: "package virtward\ndeny contains {\"msg\": sprintf(\"%d targets\", [input.migrationTargets])} if input.migrationTargets >= 0\n"}}`,
+			} {
+				in.Facts, in.Policies = platform.Defaults(platform.Settings{}), active(t, policy)
+				verdict, err := pipeline(t).Decide(in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found := 0
+				for _, f := range verdict.Findings {
+					if strings.Contains(f.Error.Detail, want) {
+						found++
+					}
+				}
+				if found != 1 {
+					t.Errorf("%s: %v, want %q", language, verdict.Findings, want)
+				}
+			}
+		})
+	}
+}
+
+// TestCostOfTargets compares what policies pay for migrationTargets with what it takes, with the nodes of a large cluster.
+func TestCostOfTargets(t *testing.T) {
+	if !isolated.Run(t) { // the CPU time of the process is measured
+		return
+	}
+	cluster := &placement.Cluster{Unknown: placement.Nothing(), Shared: map[string]map[string]string{}}
+	shared := map[string]string{}
+	for i := range 150 {
+		shared[fmt.Sprint("cpu-feature.node.kubevirt.io/f", i)] = "true"
+	}
+	for i := range 5000 {
+		node := &corev1.Node{}
+		node.Name = fmt.Sprint("node-", i)
+		node.Labels = map[string]string{"kubernetes.io/hostname": node.Name}
+		cluster.Nodes, cluster.Shared[node.Name] = append(cluster.Nodes, node), shared
+	}
+	snapshot, err := placement.NewSnapshot(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	selector := func(vmi *v1.VirtualMachineInstance) {
+		vmi.Spec.NodeSelector = map[string]string{}
+		for i := range 80 {
+			vmi.Spec.NodeSelector[fmt.Sprintf("example.com/%d", i)] = "x"
+		}
+	}
+	terms := func(expressions, values int) func(*v1.VirtualMachineInstance) {
+		return func(vmi *v1.VirtualMachineInstance) {
+			var all []corev1.NodeSelectorTerm
+			for i := range expressions {
+				one := corev1.NodeSelectorRequirement{Key: "kubernetes.io/hostname", Operator: corev1.NodeSelectorOpNotIn}
+				for k := range values {
+					one.Values = append(one.Values, fmt.Sprintf("node-%d-%d", i, k))
+				}
+				if i%2 == 0 {
+					one.Operator = corev1.NodeSelectorOpIn
+				}
+				all = append(all, corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{one}})
+			}
+			vmi.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: all}}}
+		}
+	}
+	for name, state := range map[string]func(*v1.VirtualMachineInstance){
+		"none": func(*v1.VirtualMachineInstance) {}, "labels": selector, "terms": terms(8, 1), "values": terms(1, 60), "lists": terms(3, 20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			vmi := build.VMI("db").Memory("1Gi").Obj()
+			state(vmi)
+			in := effective.Input{VMI: vmi, Facts: platform.Defaults(platform.Settings{}), PolicyNodes: snapshot}
+			in.Policies = active(t, `{enforcement: Deny, validations: [{expression: "migrationTargets > 0", message: "no"}]}`)
+			verdict, err := pipeline(t).Complete(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			preview := func() cel.Preview {
+				previews, _ := effective.Previews(pipeline(t), &in, verdict)
+				return (&cel.Documents{Previews: previews}).Preview("migrationTargets")
+			}
+			made := preview()
+			if made.Err != nil {
+				t.Fatal(made.Err)
+			}
+			cputime.Check(t, made.Units, func() { preview() })
+		})
+	}
 }

@@ -65,6 +65,9 @@ type Input struct {
 	NodeArchitectures []string
 	// Nodes are the empty nodes of the cluster; nil if they are unknown.
 	Nodes *placement.Snapshot
+	// PolicyNodes are the empty nodes of the cluster for policies, which also evaluate requests that no rule compares with Nodes; nil if
+	// they are unknown.
+	PolicyNodes *placement.Snapshot
 	// Quotas are the ResourceQuotas of the namespace; nil if they are unknown.
 	Quotas []*corev1.ResourceQuota
 

@@ -9,12 +9,12 @@ import (
 	"github.com/virtward/virtward/launcher"
 )
 
-// previews compute the pod and the domain of an instance for policies, as of a first start: without its status and its UID,
+// previews compute what policies read of an instance besides the instance itself, as of a first start: without its status and its UID,
 // which differ between admission and audit. bytes is what those take that the policies read; it is 0 and there are none if
-// they read neither.
+// they read none.
 func (p *Pipeline) previews(in *Input, v *Verdict) (previews *cel.Previews, bytes int64) {
-	pod, libvirt := in.Policies.ReadsPod(), in.Policies.ReadsDomain()
-	if !pod && !libvirt {
+	pod, libvirt, targets := in.Policies.ReadsPod(), in.Policies.ReadsDomain(), in.Policies.ReadsMigrationTargets()
+	if !pod && !libvirt && !targets {
 		return nil, 0
 	}
 	written := running(*in, v)
@@ -31,11 +31,15 @@ func (p *Pipeline) previews(in *Input, v *Verdict) (previews *cel.Previews, byte
 		bytes += min(cel.DomainBytes(&size), cel.MaxPreviewBytes)
 		previews.Domain = func() (*domain.Domain, error) { return p.domain(in, written) }
 	}
+	if targets {
+		bytes += min(cel.PodBytes(size.PodDevices), cel.MaxPreviewBytes)
+		previews.Targets = func() (int, error) { return p.migrationTargets(in, v) }
+	}
 	return previews, bytes
 }
 
 func previewSize(vmi *v1.VirtualMachineInstance) cel.PreviewSize {
-	return cel.PreviewSize{PodDevices: uint64(launcher.Size(&vmi.Spec)), Domain: domain.SizeOf(vmi)} //nolint:gosec // a sum of lengths
+	return cel.PreviewSize{PodDevices: uint64(launcher.Size(&vmi.Spec)), Domain: domain.SizeOf(vmi), Conditions: conditions(&vmi.Spec)} //nolint:gosec // a sum of lengths
 }
 
 // unstarted is an instance that has not started yet.

@@ -218,6 +218,7 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 // addPolicies adds the policies, and what they read of the request.
 func (e *evaluation) addPolicies(in *effective.Input) {
 	r := e.request
+	in.PolicyNodes = e.active.Nodes
 	in.Policies, in.Namespace, in.Now, in.Evaluating = e.active.Policies, e.around.namespace, e.now, r.Observer.Policies
 	in.Gone, in.Hurry, in.Authorizer, in.AuthorizerApart = r.Observer.Gone, r.Observer.Hurry, r.Authorizer, r.AuthorizerApart
 	in.Request, in.Large = r.forPolicies(), max(len(r.Object), len(r.OldObject)) > policies.OrdinaryBytes

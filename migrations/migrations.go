@@ -251,21 +251,18 @@ func target(m *Machine, s *placement.Snapshot) *corev1.Pod {
 	return p
 }
 
+// ofHost reports whether the guest has the CPU model of its host.
+func ofHost(vmi *v1.VirtualMachineInstance) bool {
+	cpu := vmi.Spec.Domain.CPU
+	return cpu == nil || cpu.Model == "" || cpu.Model == v1.CPUModeHostModel
+}
+
 // hostModel are the labels that a node needs to take an instance with the CPU model of its host.
 func hostModel(vmi *v1.VirtualMachineInstance, source map[string]string) map[string]string {
-	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.Model != "" && cpu.Model != v1.CPUModeHostModel {
+	if !ofHost(vmi) {
 		return nil
 	}
-	demands := map[string]string{}
-	for key := range source {
-		if model, ok := strings.CutPrefix(key, v1.HostModelCPULabel); ok {
-			demands[v1.SupportedHostModelMigrationCPU+model] = "true"
-		}
-		if feature, ok := strings.CutPrefix(key, v1.HostModelRequiredFeaturesLabel); ok {
-			demands[v1.CPUFeatureLabel+feature] = "true"
-		}
-	}
-	return demands
+	return placement.HostModelDemands(source)
 }
 
 // CommonModels are the CPU models that all of the nodes support, sorted. Without nodes, there are none.

@@ -179,6 +179,7 @@ type pod struct {
 type Snapshot struct {
 	labels     labelled
 	columns    columns
+	hosts      hostModels
 	cluster    *Cluster
 	nodes      []node
 	pods       []*pod

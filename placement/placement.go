@@ -280,7 +280,7 @@ func always(*node) bool { return true }
 // Never reports that no node could ever run the pod, whatever else runs: each node fails a check that does not depend on load.
 func (p *Placement) Never() bool {
 	for i := range p.snapshot.nodes {
-		if !slices.ContainsFunc(p.failed[p.starts[i]:p.starts[i+1]], func(j uint16) bool { return p.checks[j].lasts(&p.snapshot.nodes[i]) }) {
+		if p.Could(i) {
 			return false
 		}
 	}

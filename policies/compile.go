@@ -40,8 +40,8 @@ type Policy struct {
 	readsRequest bool
 	// readsNamespace reports whether the policy reads the namespace of the object.
 	readsNamespace bool
-	// readsPod and readsDomain report whether the policy reads the pod or the domain.
-	readsPod, readsDomain bool
+	// readsPod, readsDomain and readsTargets report which previews the policy reads.
+	readsPod, readsDomain, readsTargets bool
 	// references are the kinds of referenced objects that the policy reads, sorted.
 	references []string
 	// recorder receives the outcomes of evaluations; nil for none.
@@ -230,7 +230,7 @@ func (p *Policy) finish(problems []diagnostics.Problem) (*Policy, []diagnostics.
 	}
 	p.unauditable, p.readsRequest = p.whyNotAuditable(), len(p.whatReadsRequest()) > 0
 	p.readsNamespace = p.matcher.namespaces != nil || p.reads(namespaceObject)
-	p.readsPod, p.readsDomain = p.reads("pod"), p.reads("domain")
+	p.readsPod, p.readsDomain, p.readsTargets = p.reads("pod"), p.reads("domain"), p.reads("migrationTargets")
 	p.references = p.conditions.references()
 	if p.evaluator != nil {
 		p.references = append(p.references, p.evaluator.References()...)
@@ -300,7 +300,7 @@ func (p *Policy) doubtfulKinds() []diagnostics.Problem {
 	if !slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachine) || slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachineInstance) || p.onlyDeletes() {
 		return nil
 	}
-	if !slices.ContainsFunc([]string{"vm", "provenance", "instancetype", "preference", "pod", "domain"}, p.reads) {
+	if !slices.ContainsFunc([]string{"vm", "provenance", "instancetype", "preference", "pod", "domain", "migrationTargets"}, p.reads) {
 		return nil
 	}
 	return []diagnostics.Problem{{

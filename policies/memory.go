@@ -36,7 +36,7 @@ const minDevice = 12
 // is for objects that are not completed yet: a small object can have a domain with many vCPUs.
 func (s *Set) Memory(object int) int64 {
 	previews := int64(0)
-	if s.ReadsPod() {
+	if s.ReadsPod() || s.ReadsMigrationTargets() {
 		previews += min(cel.PodBytes(uint64(object/minDevice)), cel.MaxPreviewBytes) //nolint:gosec // sizes are not negative
 	}
 	if s.ReadsDomain() {

@@ -17,9 +17,9 @@ type Set struct {
 	policies  []*Policy
 	// readsNamespaces reports whether one of the policies reads the namespace of the object.
 	readsNamespaces bool
-	// pods and domains report whether one of the policies reads the pod or the domain.
-	pods, domains bool
-	index         map[question]*asked
+	// pods, domains and targets report which previews the policies read.
+	pods, domains, targets bool
+	index                  map[question]*asked
 	// references are the kinds of referenced objects that policies which deny read, and others those that only other
 	// policies read.
 	references, others map[question][]string
@@ -47,7 +47,7 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 		p := byName[name]
 		s.policies = append(s.policies, p)
 		s.readsNamespaces = s.readsNamespaces || p.readsNamespace
-		s.pods, s.domains = s.pods || p.readsPod, s.domains || p.readsDomain
+		s.pods, s.domains, s.targets = s.pods || p.readsPod, s.domains || p.readsDomain, s.targets || p.readsTargets
 		for _, kind := range p.matcher.kinds {
 			for _, operation := range p.matcher.operations {
 				q := question{kind, operation}
@@ -126,6 +126,9 @@ func (s *Set) ReadsPod() bool { return s != nil && s.pods }
 
 // ReadsDomain reports whether one of the policies reads the domain. If not, evaluation does not need it.
 func (s *Set) ReadsDomain() bool { return s != nil && s.domains }
+
+// ReadsMigrationTargets reports whether one of the policies reads the number of nodes that could receive a virtual machine.
+func (s *Set) ReadsMigrationTargets() bool { return s != nil && s.targets }
 
 // Find returns the policy with a name; nil if there is none.
 func (s *Set) Find(name string) *Policy {

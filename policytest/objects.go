@@ -36,6 +36,8 @@ func typeOf(kind schema.GroupKind) any {
 		return &corev1.Namespace{}
 	case apikinds.ConfigMap:
 		return &corev1.ConfigMap{}
+	case apikinds.Node:
+		return &corev1.Node{}
 	case apikinds.PersistentVolumeClaim:
 		return &corev1.PersistentVolumeClaim{}
 	case apikinds.VirtualMachineInstance:
@@ -54,6 +56,7 @@ func around() []schema.GroupKind {
 		{Group: v1.GroupVersion.Group, Kind: apikinds.VirtualMachineInstance},
 		{Kind: apikinds.Namespace},
 		{Kind: apikinds.ConfigMap},
+		{Kind: apikinds.Node},
 	}
 	for _, kind := range references.Kinds() {
 		kinds = append(kinds, kind.GroupKind())

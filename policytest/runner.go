@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -27,6 +28,7 @@ import (
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
@@ -154,11 +156,16 @@ func (j *Runner) evaluatorFor(s *Situation, set *policies.Set) (*evaluator.Evalu
 	if err != nil {
 		return nil, err
 	}
+	nodes, err := nodesOf(s)
+	if err != nil {
+		return nil, err
+	}
 	return evaluator.New(j.pipeline, objects, &evaluator.Live{
 		GetFacts:           func() *platform.Facts { return s.Facts },
 		GetSettings:        func() *validators.Settings { return settings },
 		GetSite:            func() *mutators.Site { return site },
 		GetPolicies:        func() *policies.Set { return set },
+		GetNodes:           func() *placement.Snapshot { return nodes },
 		GetNamespaceLabels: func(context.Context, string) (k8slabels.Set, error) { return s.Namespace.Labels, nil },
 		GetNamespace:       func(context.Context, string) (*corev1.Namespace, error) { return s.Namespace, nil },
 	}), nil
@@ -166,7 +173,7 @@ func (j *Runner) evaluatorFor(s *Situation, set *policies.Set) (*evaluator.Evalu
 
 // settings compiles the RuleSettings of the situation. One without an effect is an error.
 func (j *Runner) settings(s *Situation) (*validators.Settings, error) {
-	objects, err := decodedAs[policyv1alpha1.RuleSettings](s, apikinds.RuleSettings)
+	objects, err := decodedAs[policyv1alpha1.RuleSettings](s, schema.GroupKind{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.RuleSettings})
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +185,7 @@ func (j *Runner) settings(s *Situation) (*validators.Settings, error) {
 }
 
 func siteOf(s *Situation) (*mutators.Site, error) {
-	objects, err := decodedAs[policyv1alpha1.VirtualMachineDefaults](s, apikinds.VirtualMachineDefaults)
+	objects, err := decodedAs[policyv1alpha1.VirtualMachineDefaults](s, schema.GroupKind{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachineDefaults})
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +199,7 @@ func siteOf(s *Situation) (*mutators.Site, error) {
 // exceptionsOf returns the exceptions of policies of the situation, as if a user created them who may. The notes name those
 // that are not active. An invalid one is an error.
 func exceptionsOf(s *Situation) (exceptions *policies.Exceptions, notes []string, err error) {
-	objects, err := decodedAs[policyv1alpha1.VirtualMachinePolicyException](s, apikinds.VirtualMachinePolicyException)
+	objects, err := decodedAs[policyv1alpha1.VirtualMachinePolicyException](s, schema.GroupKind{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachinePolicyException})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -214,15 +221,16 @@ func exceptionsOf(s *Situation) (exceptions *policies.Exceptions, notes []string
 	return exceptions, notes, nil
 }
 
-func decodedAs[T any](s *Situation, kind string) ([]T, error) {
+// decodedAs decodes the objects of a kind.
+func decodedAs[T any](s *Situation, kind schema.GroupKind) ([]T, error) {
 	var all []T
 	for _, object := range s.Objects {
-		if object.GetKind() != kind || object.GroupVersionKind().Group != policyv1alpha1.GroupVersion.Group {
+		if object.GroupVersionKind().GroupKind() != kind {
 			continue
 		}
 		one := new(T)
 		if _, err := manifests.Decode(object.Object, one); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", kind, object.GetName(), err)
+			return nil, fmt.Errorf("%s %s: %w", kind.Kind, object.GetName(), err)
 		}
 		all = append(all, *one)
 	}
@@ -282,3 +290,16 @@ func (p permissions) grants(one *Permission, a authorizer.Attributes) bool {
 
 // fits reports whether a value matches. An empty pattern and * match all values.
 func fits(meant, value string) bool { return meant == "" || meant == "*" || meant == value }
+
+// nodesOf prepares the Nodes of a situation, which are empty; nil if it has none, as in a cluster whose nodes are not watched.
+func nodesOf(s *Situation) (*placement.Snapshot, error) {
+	cluster := &placement.Cluster{Unknown: placement.Nothing()}
+	nodes, err := decodedAs[corev1.Node](s, schema.GroupKind{Kind: apikinds.Node})
+	if err != nil || len(nodes) == 0 {
+		return nil, err
+	}
+	for i := range nodes {
+		cluster.Nodes = append(cluster.Nodes, placement.TrimNode(&nodes[i]))
+	}
+	return placement.NewSnapshot(cluster)
+}

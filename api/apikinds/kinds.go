@@ -45,6 +45,7 @@ const (
 	ControllerRevision    = "ControllerRevision"
 	Namespace             = "Namespace"
 	PersistentVolumeClaim = "PersistentVolumeClaim"
+	Node                  = "Node"
 	VolumeSnapshot        = "VolumeSnapshot"
 )
 

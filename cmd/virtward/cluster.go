@@ -37,6 +37,8 @@ type clusterState struct {
 	nodeArchitectures func() []string
 	// nodes are the empty nodes; nil if this process does not know them.
 	nodes func() *placement.Snapshot
+	// nodesReady returns nil when the nodes are known; it is nil if this process does not know them.
+	nodesReady func() error
 	// changed is called with the part that changed. Set it before the manager starts.
 	changed func(part)
 }
@@ -155,6 +157,9 @@ func (s *clusterState) ready() map[string]func() error {
 	}
 	if s.exceptions != nil {
 		conditions["exceptions"] = s.exceptions.Ready
+	}
+	if s.nodesReady != nil {
+		conditions["nodes"] = s.nodesReady
 	}
 	return conditions
 }

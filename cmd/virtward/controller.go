@@ -56,6 +56,7 @@ type controllerOptions struct {
 	certificates certificateOptions
 	counts       countOptions
 	limit        auditresults.Limits
+	checkNodes   bool
 }
 
 func controllerCommand() *cobra.Command {
@@ -85,6 +86,7 @@ func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.pace.Interval, "audit-interval", time.Hour, "longest time between two audits of all objects")
 	flags.DurationVar(&o.pace.Least, "audit-min-interval", 30*time.Second, "shortest time between two audits of all objects, even if policies and instancetypes change more often")
 	flags.DurationVar(&o.pace.Quiet, "audit-delay", 2*time.Second, "delay after the last change before the changed objects are audited")
+	flags.BoolVar(&o.checkNodes, "check-nodes", false, "watch the nodes of the cluster, for policies that read migrationTargets")
 	o.certificates.addFlags(flags)
 	o.counts.addFlags(flags)
 	flags.StringSliceVar(&o.reports, "reports", reports.Names()[:1], "APIs to which a report of each namespace is written, if the cluster has them, of "+strings.Join(reports.Names(), " and ")+"; empty for none")
@@ -163,6 +165,11 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	reader, err := pages.NewReader(config)
 	if err != nil {
 		return err
+	}
+	if o.checkNodes {
+		if err := addNodes(mgr, state, log.WithName("nodes")); err != nil {
+			return err
+		}
 	}
 	auditor, err := o.auditor(reader, state, recorded, direct, statuses, log.WithName("audit"))
 	if err != nil {

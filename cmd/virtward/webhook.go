@@ -90,7 +90,7 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.clientCA, "client-ca-file", "", "CA of the client certificates that the webhooks require; without it, clients need no certificate")
 	flags.StringSliceVar(&o.clientNames, "client-name", nil, "accepted common names of client certificates, with --client-ca-file; by default all")
 	flags.StringVar(&o.commonImages, "common-images", "", "file with the common images of golden image catalogs, whose names other images must not use")
-	flags.BoolVar(&o.checkNodes, "check-nodes", false, "compare virtual machines with the nodes of the cluster, which it watches: rule node-fits")
+	flags.BoolVar(&o.checkNodes, "check-nodes", false, "compare virtual machines with the nodes of the cluster, which it watches: rule node-fits, and policies that read migrationTargets")
 	flags.BoolVar(&o.checkQuotas, "check-quotas", false, "compare virtual machines with the ResourceQuotas of their namespace: rules quota-fits and quota-left")
 	flags.StringVar(&o.countsAddress, "policy-counts-address", "0", "address at which the controller reads how often policies fail, with the certificate of the webhooks; 0 for none")
 	o.assumptions.addFlags(flags)
@@ -211,16 +211,16 @@ func newCatalogs(mgr manager.Manager, config *rest.Config, common []imagev1alpha
 	return catalogs, mgr.Add(everywhere(catalogs.Run))
 }
 
-// newNodes watches the nodes.
-func newNodes(mgr manager.Manager, state *clusterState, log logr.Logger) (*configcache.Nodes, error) {
+// addNodes watches the nodes.
+func addNodes(mgr manager.Manager, state *clusterState, log logr.Logger) error {
 	nodes, err := configcache.NewNodes(state.client, func(all, kept int) {
 		log.Info("the nodes need too much memory: no virtual machine is compared with them", "nodes", all, "kept", kept)
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	state.nodes = nodes.Snapshot
-	return nodes, mgr.Add(everywhere(nodes.Run))
+	state.nodes, state.nodesReady = nodes.Snapshot, nodes.Ready
+	return mgr.Add(everywhere(nodes.Run))
 }
 
 // readTokens reads the tokens of the paths, one in each line. Without a file, the paths have no token.
@@ -268,11 +268,9 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	}
 	state.nodeArchitectures = catalogs.NodeArchitectures
 	if o.checkNodes {
-		nodes, err := newNodes(mgr, state, log.WithName("nodes"))
-		if err != nil {
+		if err := addNodes(mgr, state, log.WithName("nodes")); err != nil {
 			return nil, err
 		}
-		p.ready["nodes"] = nodes.Ready
 	}
 	evaluates, limits := state.evaluator(), webhooks.NewLimits()
 	evaluates.VirtualImages, evaluates.Quotas = true, o.checkQuotas

@@ -75,6 +75,7 @@ func effective() map[string]string {
 		"host-devices-namespaces":   "the devices of an instancetype",
 		"machine-type-pinned":       "the machine type of a preference or of the cluster",
 		"memory-cap":                "the memory of an instancetype, the site's defaults or the pod's requests",
+		"migration-targets-min":     "the pod and the CPU model of the VM, compared with the nodes",
 		"network-bindings-allowed":  "the binding of a preference, and of the default interface of a VM without interfaces",
 		"networks-allowed":          "the pod network, the default of a VM without networks",
 		"no-qemu-arguments":         "the arguments for QEMU in the libvirt domain",

@@ -40,6 +40,8 @@ func Documents() map[string]reflect.Type {
 		"requester":       reflect.TypeFor[string](),
 		"pod":             reflect.TypeFor[launcherPod](),
 		"domain":          reflect.TypeFor[domain.Domain](),
+
+		"migrationTargets": reflect.TypeFor[int64](),
 	}
 }
 
@@ -97,7 +99,7 @@ var documentNames = sync.OnceValue(func() []string {
 type documentSet uint32
 
 // documentsIn are the documents that a module reads; all of them if it reads input as a whole, or by a name that
-// it computes. The pod and the domain are computed for modules that have their names somewhere.
+// it computes. Previews are computed for modules that have their names somewhere.
 func documentsIn(module *ast.Module) documentSet {
 	all := documentSet(1)<<len(documentNames()) - 1
 	for i, name := range documentNames() {

@@ -270,7 +270,7 @@ func TestStepsAreTheSame(t *testing.T) {
 }
 
 func TestInput(t *testing.T) {
-	if _, err := NewInput(map[string]any{"machine": 1}); err == nil || err.Error() != `unknown document "machine": the known ones are domain, instancetype, namespaceObject, object, oldObject, params, platform, pod, preference, provenance, references, request, requester, rollout, vm` {
+	if _, err := NewInput(map[string]any{"machine": 1}); err == nil || err.Error() != `unknown document "machine": the known ones are domain, instancetype, migrationTargets, namespaceObject, object, oldObject, params, platform, pod, preference, provenance, references, request, requester, rollout, vm` {
 		t.Error(err)
 	}
 	managed := build.Typical("db").Obj()

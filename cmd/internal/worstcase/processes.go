@@ -65,7 +65,7 @@ func bounded() []Process {
 		{Name: processes.Controller, Bounds: func(Values) []memory.Bound {
 			return slices.Concat(
 				idleController(), serving.WorstCaseOfSides(), configcache.WorstCaseOfPolicies(), configcache.WorstCaseOfCounts(), audit.WorstCase(), platform.WorstCase(),
-				configcache.WorstCaseOfNamespaces(), configcache.WorstCaseOfExceptions(), pages.WorstCase(),
+				configcache.WorstCaseOfNamespaces(), configcache.WorstCaseOfNodes(), configcache.WorstCaseOfExceptions(), pages.WorstCase(),
 			)
 		}},
 		{Name: processes.Export, Bounds: func(Values) []memory.Bound {
