@@ -134,7 +134,7 @@ func TestMigrationTargets(t *testing.T) {
 		many = append(many, named(fmt.Sprint("n", i), fmt.Sprint("cpu", i)))
 	}
 	old := []*corev1.Node{named("a", "Haswell"), named("b", "Haswell"), named("c", "Haswell")}
-	mixed := append(old[:2:2], named("new", "Icelake", "Haswell"))
+	mixed := []*corev1.Node{old[0], old[1], named("new", "Icelake", "Haswell")}
 	cordoned := old[2].DeepCopy()
 	cordoned.Spec.Unschedulable = true
 	of := func(model string) *v1.VirtualMachineInstance {

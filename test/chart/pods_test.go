@@ -438,7 +438,7 @@ func TestNotes(t *testing.T) {
 				`webhook={"exemptByLabel":true,"pod":{"priorityClassName":"high"}}`, "metrics.secure.enabled=true",
 			},
 			[]string{
-				low, "\n  controller.resources.limits.memory: 510M, and at least 510Mi are needed\n", "\n  templates.server.resources.limits.memory: 5e8, and at least 499Mi are needed\n",
+				low, "\n  controller.resources.limits.memory: 510M, and at least 547Mi are needed\n", "\n  templates.server.resources.limits.memory: 5e8, and at least 499Mi are needed\n",
 				"\n  goldenImages.resources.limits.memory: none, and at least 300Mi are needed\n",
 				"exempts them: none.", "--clusterrole virtward-metrics-reader ",
 			},
