@@ -143,12 +143,11 @@ func TestRun(t *testing.T) {
 	defer download.Body.Close()
 	stop()
 	await.Until(t, func() error {
-		response, err := get("/healthz")
-		if err != nil {
-			return nil
+		if response, err := get("/healthz"); err == nil {
+			response.Body.Close()
+			return errors.New("it accepts requests")
 		}
-		response.Body.Close()
-		return errors.New("it accepts requests")
+		return nil
 	})
 	if n, err := io.Copy(io.Discard, download.Body); err != nil || n != status.Size || n < int64(len(content)) {
 		t.Errorf("got %d bytes of %d, %v", n, status.Size, err)

@@ -140,7 +140,7 @@ func (d *dist) serve(t *testing.T) {
 }
 
 // imageCount is the number of images. There are two charts.
-const imageCount = 5
+const imageCount = 6
 
 // references are the images and charts of the release. The images are first, and those that the chart installs by default before
 // those of nodes.

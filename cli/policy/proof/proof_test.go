@@ -249,14 +249,14 @@ func TestWrite(t *testing.T) {
 	if n := strings.Count(text["resources.yaml"], "\nkind: VirtualMachine"); n != len(w.Cases) {
 		t.Errorf("%d resources of %d cases", n, len(w.Cases))
 	}
-	for script, want := range map[string]string{"test -f $2/kyverno-test.yaml": "", "echo Want pass, got fail; exit 1": "Want pass, got fail"} {
+	for _, c := range []struct{ script, want string }{{"test -f $2/kyverno-test.yaml", ""}, {"echo Want pass, got fail; exit 1", "Want pass, got fail"}} {
 		program := filepath.Join(t.TempDir(), "kyverno")
-		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		switch err := w.Engine(t.Context(), program); {
-		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%q: %v", script, err)
+		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%q: %v", c.script, err)
 		}
 	}
 }
