@@ -29,6 +29,7 @@ var absent = map[string]string{ //nolint:gosec // names of metrics
 	"apiserver_admission_webhook_fail_open_count":            "the mutating webhook always answers",
 	"virtward_golden_image_import_failing":                   "no import fails",
 	"virtward_golden_image_manifest_verified":                "no catalog verifies manifests",
+	"virtward_connections_rejected_total":                    "no connection is rejected",
 	"virtward_export_server_answers":                         "no template is exported",
 	"virtward_export_server_failures_total":                  "no template is exported",
 	"virtward_export_server_measured_bytes":                  "no template is exported",
