@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -29,6 +30,10 @@ func (f *fixture) metrics(t *testing.T) {
 	if len(listed) != 8 {
 		t.Fatalf("the page lists %v", listed)
 	}
+	image := f.image(t, "counted", f.web.serve("counted.qcow2", []byte("<html></html>")), nil) // a process that started again has no failure of before
+	f.becomes(t, image.Name, v1alpha1.ConditionReady, "FormatMismatch")
+	stored := f.image(t, "stored", f.web.serve("stored.qcow2", qcow2(1<<30)), nil)
+	f.becomes(t, stored.Name, v1alpha1.ConditionImported, "Imported")
 	f.eventually(t, "metrics", func() error {
 		text, err := f.scrape(t.Context())
 		if err != nil {
@@ -51,6 +56,10 @@ func (f *fixture) metrics(t *testing.T) {
 		}
 		return nil
 	})
+	for _, made := range []*v1alpha1.VirtualImage{image, stored} {
+		must(t, f.owner.Delete(t.Context(), made))
+		f.gone(t, made)
+	}
 }
 
 // scrape reads the metrics of the process.
