@@ -25,7 +25,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/templateimport"
-	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/sources"
 )
 
@@ -33,7 +33,7 @@ import (
 type importsOptions struct {
 	leader
 
-	server           imports.Server
+	server           servers.Program
 	policy           string
 	requests, limits map[string]string
 	hosts, networks  []string

@@ -48,7 +48,7 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 	if requests.IsCompleted(request.Status.Conditions) {
 		return o, nil
 	}
-	if o.pod, err = requests.Read(ctx, r.Client, request.Namespace, imports.PodName(request), &corev1.Pod{}); err != nil {
+	if o.pod, err = requests.Read(ctx, r.Client, request.Namespace, imports.Servers.PodName(request.UID), &corev1.Pod{}); err != nil {
 		return nil, err
 	}
 	if requests.IsFailed(request.Status.Conditions) || request.DeletionTimestamp != nil {
@@ -58,7 +58,7 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 		return nil, err
 	}
 	if o.pod != nil {
-		if o.service, err = requests.Read(ctx, r.Client, request.Namespace, imports.ServerName(o.suffix()), &corev1.Service{}); err != nil {
+		if o.service, err = requests.Read(ctx, r.Client, request.Namespace, imports.Servers.Name(o.suffix()), &corev1.Service{}); err != nil {
 			return nil, err
 		}
 	}
@@ -93,7 +93,7 @@ func (o *observed) suffix() string {
 	if o.pod == nil {
 		return ""
 	}
-	return o.pod.Annotations[imports.AnnotationServer]
+	return imports.Servers.Suffix(o.pod)
 }
 
 // isOwnPod reports whether the pod is of this import.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,10 +14,10 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/diskservers"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/ovf/imports"
-	"github.com/virtward/virtward/texts"
 )
 
 // Deadlines bound the steps of an import.
@@ -180,7 +179,7 @@ func (o *observed) importing() decision {
 	slices.Sort(found.waiting)
 	d.after = serveInterval
 	d.progress = working(v1beta1.ReasonImporting, fmt.Sprintf("%d of %d disks are imported; waiting for %s", found.done, len(o.volumes), strings.Join(found.waiting[:1], "")))
-	if trouble := troubleOf(o.pod); trouble != "" {
+	if trouble := diskservers.TroubleOf(o.pod); trouble != "" {
 		d.progress.Message += "; Pod " + requests.Named(o.pod) + ": " + trouble
 	}
 	d.progress.volumes = o.volumes
@@ -196,7 +195,7 @@ func (o *observed) disks() (found disks, fault *decision) {
 			continue
 		}
 		what := "DataVolume " + requests.Named(volume)
-		reason, message := running(volume)
+		reason, message := diskservers.Running(volume)
 		fails := func(reason, text string) (disks, *decision) {
 			f := failed(reason, text)
 			return found, &f
@@ -209,7 +208,7 @@ func (o *observed) disks() (found disks, fault *decision) {
 		case volume.DeletionTimestamp != nil:
 			found.waiting = append(found.waiting, "the deletion of "+what)
 		case volume.Status.Phase == cdiv1beta1.Failed, reason == "Error" && volume.Status.RestartCount >= maxRestarts:
-			return fails(v1beta1.ReasonImportFailed, what+" failed"+requests.Quoted(message)+requests.Quoted(troubleOf(o.pod)))
+			return fails(v1beta1.ReasonImportFailed, what+" failed"+requests.Quoted(message)+requests.Quoted(diskservers.TroubleOf(o.pod)))
 		case o.pod != nil && imports.ServedBy(volume) != o.suffix():
 			found.stale = append(found.stale, requests.Step{Verb: requests.Remove, Object: volume})
 		default:
@@ -334,43 +333,4 @@ func (o *observed) completed() progress {
 		p.Template = requests.ReadinessOf(o.template)
 	}
 	return p
-}
-
-// running is what CDI says about its importer, if it does not run.
-func running(dv *cdiv1beta1.DataVolume) (reason, message string) {
-	for _, c := range dv.Status.Conditions {
-		if c.Type == cdiv1beta1.DataVolumeRunning && c.Status != corev1.ConditionTrue && c.Message != "" {
-			return c.Reason, "CDI: " + c.Message
-		}
-	}
-	for _, c := range dv.Status.Conditions {
-		if c.Type == cdiv1beta1.DataVolumeBound && c.Status != corev1.ConditionTrue && c.Message != "" {
-			return "", c.Message
-		}
-	}
-	return "", ""
-}
-
-// troubleOf says why the server of the disks does not run; empty if it does, or before it starts.
-func troubleOf(pod *corev1.Pod) string {
-	if pod == nil {
-		return ""
-	}
-	for i := range pod.Status.ContainerStatuses {
-		s := &pod.Status.ContainerStatuses[i]
-		for _, ended := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
-			if ended != nil && ended.ExitCode != 0 && !s.Ready {
-				return texts.Shorten(cmp.Or(ended.Message, ended.Reason, "it ended with the code "+strconv.Itoa(int(ended.ExitCode))), requests.MaxQuoted)
-			}
-		}
-		if w := s.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" {
-			return texts.Shorten(strings.TrimSuffix(w.Reason+": "+w.Message, ": "), requests.MaxQuoted)
-		}
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-			return texts.Shorten(c.Message, requests.MaxQuoted)
-		}
-	}
-	return ""
 }

@@ -15,11 +15,13 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/dependents"
+	"github.com/virtward/virtward/controllers/diskservers"
 	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/sources/transfers"
 )
@@ -31,7 +33,7 @@ type Options struct {
 	// Source reads appliances.
 	Source Source
 	// Server is the pod that serves disks.
-	Server imports.Server
+	Server servers.Program
 	// Deadlines bound the steps.
 	Deadlines Deadlines
 	// Guards must have been active since an import was created: they check what its author is permitted to import.
@@ -340,7 +342,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d *decision) error 
 
 // serve creates the pod and its objects. What fails is not continued: the pod is deleted with what belongs to it.
 func (r *Reconciler) serve(ctx context.Context, o *observed) error {
-	suffix, err := newSuffix()
+	suffix, err := diskservers.NewSuffix()
 	if err != nil {
 		return err
 	}
@@ -348,7 +350,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it is a fault
 	}
-	material, err := newMaterial(o.request.Namespace, suffix, o.now, r.Deadlines.Import)
+	material, err := diskservers.NewMaterial(&imports.Servers, o.request.Namespace, suffix, o.now, r.Deadlines.Import)
 	if err != nil {
 		return err
 	}

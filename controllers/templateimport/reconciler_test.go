@@ -35,7 +35,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/templateimport"
-	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources"
 	"github.com/virtward/virtward/test/kills"
@@ -135,7 +135,7 @@ func (c *cluster) controller(t *testing.T, connection *kills.Connection) *templa
 	t.Helper()
 	to := connection.Fake(c.server)
 	return templateimport.New(t.Context(), templateimport.Options{
-		Client: to, Server: imports.Server{Image: "example.com/import-server:1"}, Deadlines: templateimport.Deadlines{Source: time.Minute, Import: time.Hour}, Clock: c.clock,
+		Client: to, Server: servers.Program{Image: "example.com/import-server:1"}, Deadlines: templateimport.Deadlines{Source: time.Minute, Import: time.Hour}, Clock: c.clock,
 		Source: &templateimport.LiveSource{Reader: to, Permitted: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}},
 		Tell:   func(_ *v1beta1.VirtualMachineTemplateImport, e events.Event) { c.told = append(c.told, e.String()) },
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtward/virtward/api/conditions"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/diskservers"
 	"github.com/virtward/virtward/controllers/events"
 	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/controllers/statuses"
@@ -82,7 +83,7 @@ func noteVolumes(status *v1beta1.VirtualMachineTemplateImportStatus, volumes []*
 		if volume.Status.Phase == cdiv1beta1.Succeeded {
 			percent, err = 100, nil
 		} else {
-			_, disk.Message = running(volume)
+			_, disk.Message = diskservers.Running(volume)
 			disk.Message = texts.Shorten(disk.Message, requests.MaxMessage)
 		}
 		if err != nil || percent < 0 || percent > 100 {

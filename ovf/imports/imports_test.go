@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/ovf/appliance"
+	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources"
 )
@@ -69,9 +70,9 @@ func TestPlanOf(t *testing.T) {
 			plan.Sources.Networks[0] != "10.1.0.0/16" || len(plan.Validate()) > 0 {
 			t.Errorf("%q: got %+v", verify, plan)
 		}
-		pod := Pod(of, &Server{Image: "a"}, "0123")
+		pod := Pod(of, &servers.Program{Image: "a"}, "0123")
 		pod.UID = "2"
-		objects, err := Objects(pod, plan, from, &Material{Suffix: "0123", Certificate: []byte("certificate"), Key: []byte("key"), Token: "token"})
+		objects, err := Objects(pod, plan, from, &servers.Material{Suffix: "0123", Certificate: []byte("certificate"), Key: []byte("key"), Token: "token"})
 		if err != nil || len(objects) != 5 {
 			t.Fatal(objects, err)
 		}

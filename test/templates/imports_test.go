@@ -30,6 +30,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
@@ -298,7 +299,7 @@ func (i *importing) account(t *testing.T) {
 	image := i.image(t)
 	must(t, i.Client().Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "admin"}}))
 	pod := func(change ...func(*corev1.Pod)) *corev1.Pod {
-		made := imports.Pod(of, &imports.Server{Image: image}, "0123")
+		made := imports.Pod(of, &servers.Program{Image: image}, "0123")
 		for _, c := range change {
 			c(made)
 		}
@@ -370,7 +371,7 @@ func (i *importing) pods(t *testing.T, account client.Client, image string) {
 	of := i.of("waiting", func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Source.HTTP.URL = silent.URL + "/a.ova" })
 	must(t, i.Client().Create(t.Context(), of)) // the controller does not create its pod before the server answers
 	defer func() { must(t, i.Client().Delete(t.Context(), of)) }()
-	server := imports.Pod(of, &imports.Server{Image: image}, "0123")
+	server := imports.Pod(of, &servers.Program{Image: image}, "0123")
 	user := i.user(t, "operator", rbacv1.PolicyRule{Verbs: []string{"create", "update", "patch", "get"}, APIGroups: []string{""}, Resources: []string{"pods", "pods/ephemeralcontainers", "pods/exec"}})
 	must(t, account.Create(t.Context(), server.DeepCopy()))
 	stored := &corev1.Pod{}
@@ -384,9 +385,9 @@ func (i *importing) pods(t *testing.T, account client.Client, image string) {
 		t.Errorf("a label of the server: %v", err)
 	}
 	forged := server.DeepCopy()
-	forged.Name = imports.Prefix + "0123456789"
+	forged.Name = imports.Servers.Prefix + "0123456789"
 	generated := server.DeepCopy()
-	generated.Name, generated.GenerateName = "", imports.Prefix
+	generated.Name, generated.GenerateName = "", imports.Servers.Prefix
 	for name, err := range map[string]error{
 		"another image":    patched(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "example.com/other" }),
 		"another server":   user.Create(t.Context(), forged, client.DryRunAll),

@@ -1,4 +1,5 @@
-package templateimport
+// Package diskservers has what the controllers of pods that serve disks share: keys of a pod, and what a pod and a DataVolume wait for.
+package diskservers
 
 import (
 	"crypto/ecdsa"
@@ -12,7 +13,7 @@ import (
 	"math/big"
 	"time"
 
-	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/servers"
 )
 
 // The sizes of what is random, in bytes.
@@ -25,8 +26,8 @@ const (
 // certificateEarly is how long before now a certificate is valid: clocks differ.
 const certificateEarly = time.Hour
 
-// newSuffix is the end of the names of the objects of a pod.
-func newSuffix() (string, error) { return random(suffixBytes) }
+// NewSuffix is the end of the names of the objects of a pod.
+func NewSuffix() (string, error) { return random(suffixBytes) }
 
 func random(size int) (string, error) {
 	text := make([]byte, size)
@@ -36,8 +37,9 @@ func random(size int) (string, error) {
 	return hex.EncodeToString(text), nil
 }
 
-// newMaterial creates the key, the certificate and the token of a pod. The certificate is valid for a time that is longer than an import.
-func newMaterial(namespace, suffix string, now time.Time, lifetime time.Duration) (*imports.Material, error) {
+// NewMaterial creates the key, the certificate and the token of a pod of a kind. The certificate is valid for somewhat longer than the
+// lifetime.
+func NewMaterial(kind *servers.Kind, namespace, suffix string, now time.Time, lifetime time.Duration) (*servers.Material, error) {
 	token, err := random(tokenBytes)
 	if err != nil {
 		return nil, err
@@ -51,7 +53,7 @@ func newMaterial(namespace, suffix string, now time.Time, lifetime time.Duration
 		return nil, fmt.Errorf("creating a serial number: %w", err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: imports.ServerName(suffix)}, DNSNames: []string{imports.Host(namespace, suffix)},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: kind.Name(suffix)}, DNSNames: []string{kind.Host(namespace, suffix)},
 		NotBefore: now.Add(-certificateEarly), NotAfter: now.Add(lifetime + certificateEarly),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true, IsCA: true,
@@ -64,7 +66,7 @@ func newMaterial(namespace, suffix string, now time.Time, lifetime time.Duration
 	if err != nil {
 		return nil, fmt.Errorf("encoding a key: %w", err)
 	}
-	return &imports.Material{
+	return &servers.Material{
 		Suffix: suffix, Token: token,
 		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
