@@ -62,6 +62,17 @@ func ImportGuards() []Guard {
 	}
 }
 
+// ExportGuards are those that VirtualMachineTemplateExports need.
+func ExportGuards() []Guard {
+	of := func(resource string) schema.GroupResource {
+		return schema.GroupResource{Group: "template.kubevirt.io", Resource: resource}
+	}
+	return []Guard{
+		{Name: TemplateExport, Resource: of("virtualmachinetemplateexports"), Creations: true},
+		{Name: TemplateExportStatus, Resource: of("virtualmachinetemplateexports/status")},
+	}
+}
+
 // CatalogGuards are those that GoldenImageCatalogs need.
 func CatalogGuards() []Guard {
 	of := func(resource string) schema.GroupResource {

@@ -55,6 +55,10 @@ const (
 	TemplateApprovedOnly     = "virtward-template-approved-only"
 	TemplateCapture          = "virtward-template-capture"
 	TemplateClusterKinds     = "virtward-template-cluster-kinds"
+	TemplateExport           = "virtward-template-export"
+	TemplateExportObjects    = "virtward-template-export-objects"
+	TemplateExportPods       = "virtward-template-export-pods"
+	TemplateExportStatus     = "virtward-template-export-status"
 	TemplateImport           = "virtward-template-import"
 	TemplateImportLabels     = "virtward-template-import-labels"
 	TemplateImportObjects    = "virtward-template-import-objects"
@@ -90,6 +94,9 @@ type Namespaces struct {
 // ImportImage is the image of the servers of imports in Objects.
 const ImportImage = "localhost/virtward/virtward-import-server:dev"
 
+// ExportImage is the image of the servers of exports in Objects.
+const ExportImage = "localhost/virtward/virtward-export-server:dev"
+
 // ImportVerified are the hosts of Objects whose appliances need a manifest.
 const ImportVerified = "Appliances.Example.com *.verified.example.com"
 
@@ -114,7 +121,7 @@ func objectsFor(namespaces Namespaces, templatesMode string) ([]*unstructured.Un
 	replace := strings.NewReplacer(
 		"VIRTWARD_NAMESPACE", namespaces.Virtward, "KUBEVIRT_NAMESPACE", namespaces.KubeVirt, "VIRTUAL_IMAGE_HOSTS", "", "VIRTUAL_IMAGE_NETWORKS", "",
 		"VIRTUAL_IMAGE_DEFAULT_CLASS", "cluster", "VIRTUAL_IMAGE_UPLOAD_CLASSES", "cluster",
-		"TEMPLATES_MODE", templatesMode, "TEMPLATE_IMPORT_IMAGE", ImportImage, "TEMPLATE_IMPORT_VERIFIED", ImportVerified,
+		"TEMPLATES_MODE", templatesMode, "TEMPLATE_IMPORT_IMAGE", ImportImage, "TEMPLATE_IMPORT_VERIFIED", ImportVerified, "TEMPLATE_EXPORT_IMAGE", ExportImage,
 	)
 	var objects []*unstructured.Unstructured
 	err := eachFile(manifests, "*.yaml", func(content []byte) error {

@@ -35,6 +35,8 @@ type Plan struct {
 	// AuthoritiesFile has the certificates in PEM that verify servers of URLs; empty for those of the system.
 	AuthoritiesFile string           `json:"authoritiesFile,omitempty"`
 	Serving         transfer.Serving `json:"serving"`
+	// StatusToken is what requests for the status, and for nothing else, must have. It is not secret to who reads the status of the export.
+	StatusToken string `json:"statusToken,omitempty"`
 }
 
 // Disk is a raw image at a URL, or a file or a block device of a volume.

@@ -42,6 +42,9 @@ const (
 	maxMessage = 1 << 10
 )
 
+// pathStatus is the path of the status.
+const pathStatus = "/status"
+
 // Options are those of a server.
 type Options struct {
 	// Plan is valid.
@@ -63,9 +66,11 @@ type Options struct {
 type Server struct {
 	Options
 
-	token   transfer.Token
-	places  chan struct{}
-	metrics *metrics
+	token transfer.Token
+	// observer is the token for the status; its zero value is in no request.
+	observer transfer.Token
+	places   chan struct{}
+	metrics  *metrics
 
 	mu      sync.Mutex
 	archive *archive.Archive
@@ -80,6 +85,12 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what is wrong
 	}
+	var observer transfer.Token
+	if o.Plan.StatusToken != "" {
+		if observer, err = transfer.NewToken(o.Plan.StatusToken); err != nil {
+			return nil, fmt.Errorf("statusToken: %w", err)
+		}
+	}
 	for i := range o.Plan.Disks {
 		if o.Plan.Disks[i].URL != "" && o.Client == nil {
 			return nil, errors.New("the plan has URLs, and there is no client")
@@ -89,7 +100,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Options: o, token: token, metrics: m, places: make(chan struct{}, MaxAnswers), status: Status{Phase: PhaseMeasuring}}, nil
+	return &Server{Options: o, token: token, observer: observer, metrics: m, places: make(chan struct{}, MaxAnswers), status: Status{Phase: PhaseMeasuring}}, nil
 }
 
 // Run measures the disks until they are measured, an error does not pass, or the context ends. The server serves the OVA afterwards, until
@@ -222,11 +233,14 @@ func (s *Server) Route(r *http.Request) http.Handler {
 	if r.URL.Path == "/healthz" {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	}
+	if r.URL.Path == pathStatus && s.observer.In(r.Header.Get) {
+		return http.HandlerFunc(s.serveStatus)
+	}
 	if !s.token.In(r.Header.Get) {
 		return nil
 	}
 	switch r.URL.Path {
-	case "/status":
+	case pathStatus:
 		return http.HandlerFunc(s.serveStatus)
 	case "/metrics":
 		return s.Scrapes

@@ -1,6 +1,8 @@
 package templates
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
@@ -94,6 +96,30 @@ func eachName(text string, do func(name string)) {
 func hasReference(text string) bool {
 	_, whole := wholeReference(text)
 	return whole || nextReference(text, 0) >= 0
+}
+
+// Defaults replaces the references in a text by the values that parameters have without a user. It also returns the name of the first
+// parameter without a value.
+func Defaults(text string, parameters []v1beta1.Parameter) (replaced, without string) {
+	value := func(name string) string {
+		at := slices.IndexFunc(parameters, func(p v1beta1.Parameter) bool { return p.Name == name })
+		if at < 0 || parameters[at].Value == "" {
+			without = cmp.Or(without, name)
+			return ""
+		}
+		return parameters[at].Value
+	}
+	if name, whole := wholeReference(text); whole {
+		return value(name), without
+	}
+	var b strings.Builder
+	for _, s := range split(text) {
+		if s.reference {
+			s.text = value(s.text)
+		}
+		b.WriteString(s.text)
+	}
+	return b.String(), without
 }
 
 // DollarParameter is the parameter for the dollar sign of text that looks like a reference.

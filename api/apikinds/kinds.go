@@ -13,6 +13,7 @@ const (
 	VirtualMachineTemplate           = "VirtualMachineTemplate"
 	VirtualMachineTemplateRequest    = "VirtualMachineTemplateRequest"
 	VirtualMachineTemplateImport     = "VirtualMachineTemplateImport"
+	VirtualMachineTemplateExport     = "VirtualMachineTemplateExport"
 	VirtualMachineInstanceMigration  = "VirtualMachineInstanceMigration"
 	VirtualMachineRestore            = "VirtualMachineRestore"
 	VirtualMachineSnapshot           = "VirtualMachineSnapshot"

@@ -19,6 +19,7 @@ const (
 	NodeTuner       = "virtward-node-tuner"
 	Library         = "virtward-library"
 	TemplateImports = "virtward-templateimports"
+	TemplateExports = "virtward-templateexports"
 	Uninstall       = "virtward-uninstall"
 )
 
@@ -96,6 +97,10 @@ func All() []Process {
 	imports.Purpose = "imports virtual appliances as VM templates"
 	imports.When, imports.Switch, imports.On = "with `templates.imports.enabled`", "templates.imports.enabled", true
 
+	exports := background(TemplateExports, "templateexports", "templates.exports")
+	exports.Purpose = "exports VM templates as virtual appliances"
+	exports.When, exports.Switch, exports.On = "with `templates.exports.enabled`", "templates.exports.enabled", true
+
 	return []Process{
 		{
 			Name: Webhook, Command: "webhook", Purpose: "completes, validates and evaluates objects when users write them",
@@ -121,6 +126,7 @@ func All() []Process {
 		},
 		templates,
 		imports,
+		exports,
 		rollouts,
 		images,
 		{

@@ -19,6 +19,7 @@ import (
 	"github.com/virtward/virtward/controllers/pending"
 	"github.com/virtward/virtward/controllers/policystatus"
 	"github.com/virtward/virtward/controllers/rollout"
+	"github.com/virtward/virtward/controllers/templateexport"
 	"github.com/virtward/virtward/controllers/templateimport"
 	"github.com/virtward/virtward/controllers/templates"
 	"github.com/virtward/virtward/controllers/variants"
@@ -44,6 +45,7 @@ func TestEvents(t *testing.T) {
 		{"VirtualMachineTemplates with variants for architectures", variants.Events},
 		{"VirtualMachineTemplateRequests", capture.Events},
 		{"VirtualMachineTemplateImports", templateimport.Events},
+		{"VirtualMachineTemplateExports", templateexport.Events},
 		{"VirtualMachineRollouts", rollout.Events},
 		{"GoldenImageCatalogs", goldenimages.Events},
 		{"VirtualImages", virtualimages.Events},

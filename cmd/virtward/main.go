@@ -25,7 +25,7 @@ func main() {
 // commands returns the command of each process.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
-		webhookCommand(), controllerCommand(), exportCommand(), libraryCommand(), templatesCommand(), templateImportsCommand(), rolloutsCommand(), imagesCommand(),
+		webhookCommand(), controllerCommand(), exportCommand(), libraryCommand(), templatesCommand(), templateImportsCommand(), templateExportsCommand(), rolloutsCommand(), imagesCommand(),
 		virtualImagesCommand(), releaseCommand(),
 	}
 }

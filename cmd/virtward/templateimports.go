@@ -9,8 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -25,7 +23,6 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/templateimport"
-	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/sources"
 )
 
@@ -33,11 +30,9 @@ import (
 type importsOptions struct {
 	leader
 
-	server           servers.Program
-	policy           string
-	requests, limits map[string]string
-	hosts, networks  []string
-	deadlines        templateimport.Deadlines
+	server          serverOptions
+	hosts, networks []string
+	deadlines       templateimport.Deadlines
 }
 
 func templateImportsCommand() *cobra.Command {
@@ -58,11 +53,7 @@ pod. If there are several replicas, only the leader is active.`,
 
 func (o *importsOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
-	flags.StringVar(&o.server.Image, "server-image", "", "the image of virtward-import-server; required")
-	flags.StringVar(&o.policy, "server-pull-policy", "", "when the image of virtward-import-server is pulled: Always, IfNotPresent or Never")
-	flags.Int64Var(&o.server.User, "server-user", 0, "the user of virtward-import-server; 0 for that of its image")
-	flags.StringToStringVar(&o.requests, "server-request", nil, "a resource that virtward-import-server requests, such as memory=64Mi; can be repeated")
-	flags.StringToStringVar(&o.limits, "server-limit", map[string]string{"memory": "128Mi"}, "a limit of virtward-import-server, such as memory=128Mi; can be repeated")
+	o.server.addFlags(flags, "virtward-import-server", "128Mi")
 	flags.StringSliceVar(&o.hosts, "source-host", nil, "a host that appliances are imported from, such as example.com or *.example.com; all without one; can be repeated")
 	flags.StringSliceVar(&o.networks, "source-network", nil, "a network with private addresses that appliances are imported from; can be repeated")
 	flags.DurationVar(&o.deadlines.Source, "source-deadline", 15*time.Minute, "time after which an import fails if its source cannot be read")
@@ -71,10 +62,7 @@ func (o *importsOptions) addFlags(flags *pflag.FlagSet) {
 
 // validate checks the flags, and reads those that have values in text.
 func (o *importsOptions) validate() (*sources.Sources, error) {
-	errs := []error{o.leader.validate()}
-	if o.server.Image == "" {
-		errs = append(errs, errors.New("--server-image is required"))
-	}
+	errs := []error{o.leader.validate(), o.server.validate()}
 	if o.deadlines.Source < time.Second || o.deadlines.Import < time.Second {
 		errs = append(errs, fmt.Errorf("--source-deadline is %s and --import-deadline is %s: both must be a second or longer", o.deadlines.Source, o.deadlines.Import))
 	}
@@ -82,38 +70,7 @@ func (o *importsOptions) validate() (*sources.Sources, error) {
 	if err != nil {
 		errs = append(errs, fmt.Errorf("--source-network: %w", err))
 	}
-	switch o.server.PullPolicy = corev1.PullPolicy(o.policy); o.server.PullPolicy {
-	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
-	default:
-		errs = append(errs, fmt.Errorf("--server-pull-policy is %q: it must be Always, IfNotPresent or Never", o.policy))
-	}
-	for flag, of := range map[string]struct {
-		texts map[string]string
-		into  *corev1.ResourceList
-	}{"--server-request": {o.requests, &o.server.Resources.Requests}, "--server-limit": {o.limits, &o.server.Resources.Limits}} {
-		list, err := quantities(of.texts)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", flag, err))
-		}
-		*of.into = list
-	}
 	return &sources.Sources{Hosts: o.hosts, Networks: networks, Values: "templates.imports.sources"}, errors.Join(errs...)
-}
-
-// quantities reads the quantities of resources.
-func quantities(texts map[string]string) (corev1.ResourceList, error) {
-	if len(texts) == 0 {
-		return nil, nil
-	}
-	list := corev1.ResourceList{}
-	for name, text := range texts {
-		quantity, err := resource.ParseQuantity(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s=%s: %w", name, text, err)
-		}
-		list[corev1.ResourceName(name)] = quantity
-	}
-	return list, nil
 }
 
 func (o *importsOptions) run(ctx context.Context) error {
@@ -148,7 +105,7 @@ func (o *importsOptions) addTo(ctx context.Context, mgr manager.Manager, config 
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	err = templateimport.New(ctx, templateimport.Options{
-		Client: c.direct, Source: &templateimport.LiveSource{Reader: c.direct, Permitted: permitted}, Server: o.server, Deadlines: o.deadlines,
+		Client: c.direct, Source: &templateimport.LiveSource{Reader: c.direct, Permitted: permitted}, Server: o.server.program, Deadlines: o.deadlines,
 		Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.ImportGuards()}, Metrics: measured, Clock: clock.RealClock{},
 		Tell: tellOf[*v1beta1.VirtualMachineTemplateImport](c.events, v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplateImport)),
 	}).SetupWithManager(mgr, c.metadata())

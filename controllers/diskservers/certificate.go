@@ -40,7 +40,7 @@ func random(size int) (string, error) {
 // NewMaterial creates the key, the certificate and the token of a pod of a kind. The certificate is valid for somewhat longer than the
 // lifetime.
 func NewMaterial(kind *servers.Kind, namespace, suffix string, now time.Time, lifetime time.Duration) (*servers.Material, error) {
-	token, err := random(tokenBytes)
+	token, err := NewToken()
 	if err != nil {
 		return nil, err
 	}
@@ -72,3 +72,6 @@ func NewMaterial(kind *servers.Kind, namespace, suffix string, now time.Time, li
 		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
 	}, nil
 }
+
+// NewToken is a token for the requests to a pod.
+func NewToken() (string, error) { return random(tokenBytes) }

@@ -21,6 +21,7 @@ const (
 	VirtwardAPIServer     = processes.APIServer
 	VirtwardTemplates     = processes.Templates
 	VirtwardImports       = processes.TemplateImports
+	VirtwardExports       = processes.TemplateExports
 	VirtwardRollouts      = processes.Rollouts
 	VirtwardImages        = processes.Images
 	VirtwardVirtualImages = processes.VirtualImages

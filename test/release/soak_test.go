@@ -89,12 +89,14 @@ func TestSoakReproducible(t *testing.T) {
 		platforms = "linux/amd64,linux/arm64,linux/s390x,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
 	}
 	address := freeAddress(t)
+	commit := strings.TrimSpace(run(t, "git", "-C", root, "rev-parse", "HEAD")) // others can commit meanwhile
 	var sums [2][]byte
 	for i := range sums {
 		begin := time.Now()
 		home := filepath.Join(t.TempDir(), strings.Repeat("deeper/", i*3))
 		clone, out := filepath.Join(home, "clone"), filepath.Join(home, "dist")
 		run(t, "git", "clone", "--quiet", root, clone)
+		run(t, "git", "-C", clone, "checkout", "--quiet", "--detach", commit)
 		run(t, "find", clone, "-exec", "touch", "--date", fmt.Sprintf("20%d0-01-01", i+1), "{}", "+")
 		command := exec.CommandContext(t.Context(), tool(t, "tools", "release"), "build", "-root", clone, "-version", version, "-platforms", platforms,
 			"-programs", filepath.Join(home, "programs"), "-out", out, "-helm", tool(t, "tools", "helm"),

@@ -74,6 +74,8 @@ func (b *build) pins() map[string]string {
 		"nodes.tuner.image.digest":                  b.digestOf("virtward-node-tuner"),
 		"templates.imports.server.image.repository": b.repository + "/virtward-import-server",
 		"templates.imports.server.image.digest":     b.digestOf("virtward-import-server"),
+		"templates.exports.server.image.repository": b.repository + "/virtward-export-server",
+		"templates.exports.server.image.digest":     b.digestOf("virtward-export-server"),
 	}
 }
 

@@ -16,7 +16,7 @@ var GroupVersion = schema.GroupVersion{Group: "template.kubevirt.io", Version: "
 // AddToScheme adds the kinds of this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &VirtualMachineTemplate{}, &VirtualMachineTemplateList{}, &VirtualMachineTemplateRequest{}, &VirtualMachineTemplateRequestList{},
-		&VirtualMachineTemplateImport{}, &VirtualMachineTemplateImportList{})
+		&VirtualMachineTemplateImport{}, &VirtualMachineTemplateImportList{}, &VirtualMachineTemplateExport{}, &VirtualMachineTemplateExportList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
@@ -132,4 +132,45 @@ type VirtualMachineTemplateImportList struct {
 
 	// The imports.
 	Items []VirtualMachineTemplateImport `json:"items"`
+}
+
+// VirtualMachineTemplateExport serves a VirtualMachineTemplate and its
+// volumes as an OVA for download. Virtward clones the volumes into the
+// namespace of the export, and a pod there makes the OVA while it is
+// downloaded. The clones and the pod are deleted with the export.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=vmte;vmtes,categories=kubevirt;virtward
+// +kubebuilder:printcolumn:name="Template",type=string,JSONPath=`.spec.templateRef.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
+// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
+// +kubebuilder:printcolumn:name="Expires",type=date,JSONPath=`.status.expires`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: must have at most 63 characters"
+type VirtualMachineTemplateExport struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is exported. It cannot be changed.
+	//
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable"
+	Spec v1beta1.VirtualMachineTemplateExportSpec `json:"spec"`
+
+	// What Virtward has done.
+	//
+	// +optional
+	Status v1beta1.VirtualMachineTemplateExportStatus `json:"status,omitempty"`
+}
+
+// VirtualMachineTemplateExportList is a list of VirtualMachineTemplateExports.
+//
+// +kubebuilder:object:root=true
+type VirtualMachineTemplateExportList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// The exports.
+	Items []VirtualMachineTemplateExport `json:"items"`
 }

@@ -17,7 +17,7 @@ var GroupVersion = schema.GroupVersion{Group: "template.kubevirt.io", Version: "
 // AddToScheme adds the kinds of this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &VirtualMachineTemplate{}, &VirtualMachineTemplateList{}, &VirtualMachineTemplateRequest{}, &VirtualMachineTemplateRequestList{},
-		&VirtualMachineTemplateImport{}, &VirtualMachineTemplateImportList{})
+		&VirtualMachineTemplateImport{}, &VirtualMachineTemplateImportList{}, &VirtualMachineTemplateExport{}, &VirtualMachineTemplateExportList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/pending"
 	"github.com/virtward/virtward/controllers/rollout"
+	"github.com/virtward/virtward/controllers/templateexport"
 	"github.com/virtward/virtward/controllers/templateimport"
 	"github.com/virtward/virtward/controllers/templates"
 	"github.com/virtward/virtward/controllers/variants"
@@ -78,6 +79,9 @@ func bounded() []Process {
 		}},
 		{Name: processes.TemplateImports, Bounds: func(Values) []memory.Bound {
 			return slices.Concat(idleController(), serving.WorstCaseOfSides(), templateimport.WorstCase(), pages.WorstCase())
+		}},
+		{Name: processes.TemplateExports, Bounds: func(Values) []memory.Bound {
+			return slices.Concat(idleController(), serving.WorstCaseOfSides(), templateexport.WorstCase(), pages.WorstCase())
 		}},
 		{Name: processes.Rollouts, Bounds: func(Values) []memory.Bound {
 			return slices.Concat(

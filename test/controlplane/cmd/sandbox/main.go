@@ -189,8 +189,8 @@ func install(ctx context.Context, cluster *controlplane.ControlPlane, enforcemen
 }
 
 // others are the processes that the sandbox does not start by itself: InstallVirtward runs the first three, an export would write the
-// guards of the cluster, and imports of appliances need pods.
-var others = []string{processes.Webhook, processes.Controller, processes.APIServer, processes.Export, processes.TemplateImports}
+// guards of the cluster, and imports and exports of appliances need pods.
+var others = []string{processes.Webhook, processes.Controller, processes.APIServer, processes.Export, processes.TemplateImports, processes.TemplateExports}
 
 // started returns the Deployments whose process the sandbox starts after the installation.
 func started() []string {

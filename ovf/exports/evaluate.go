@@ -1,0 +1,214 @@
+package exports
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/ovf"
+	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/texts"
+)
+
+// MaxTemplate bounds the template of an export in bytes of JSON: the plan of the server is stored in a Secret.
+const MaxTemplate = 512 << 10
+
+// Outcome is what an export of a template needs.
+type Outcome struct {
+	// Fault is why the template cannot be exported; nil if it can.
+	Fault *Fault
+	// Volumes are cloned, in the order of the OVA.
+	Volumes []Volume
+	// FileName is that of the OVA.
+	FileName string
+	Warnings []string
+}
+
+// Volume is a volume of the template with content.
+type Volume struct {
+	// Name is that in the template.
+	Name string
+	// Source is a PersistentVolumeClaim, a VolumeSnapshot or a DataSource.
+	Source v1beta1.ExportSource
+}
+
+// Fault is why a template cannot be exported. It does not change by itself.
+type Fault struct {
+	// Reason is one of the conditions of an export.
+	Reason, Message string
+}
+
+// Error implements error.
+func (f *Fault) Error() string { return f.Message }
+
+func fault(reason, format string, args ...any) *Fault {
+	return &Fault{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Evaluate decides what an export of a template needs.
+func Evaluate(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.VirtualMachineTemplate) *Outcome {
+	o := &Outcome{}
+	export, err := ovf.NewExport(template, ovf.ExportOptions{KeepUserData: of.Spec.KeepUserData})
+	if err != nil {
+		o.Fault = fault(v1beta1.ReasonNotExportable, "the template %s: %s", template.Name, err)
+		return o
+	}
+	o.FileName = ovf.Name(export.Template.Name) + ".ova"
+	for _, w := range export.Warnings {
+		if len(o.Warnings) < v1beta1.MaxImportNotes {
+			o.Warnings = append(o.Warnings, texts.ShortenCharacters(fmt.Sprintf("%s: %s: %s", w.Code, cmp.Or(w.Element, "template"), w.Message), v1beta1.MaxImportNote))
+		}
+	}
+	if len(export.Contents) > v1beta1.MaxExportDisks {
+		o.Fault = fault(v1beta1.ReasonNotExportable, "the template has %d volumes with content, and at most %d are exported", len(export.Contents), v1beta1.MaxExportDisks)
+		return o
+	}
+	if data, err := json.Marshal(template.Spec); err != nil || len(data) > MaxTemplate {
+		o.Fault = fault(v1beta1.ReasonNotExportable, "the template has more than %d KiB", MaxTemplate>>10)
+		return o
+	}
+	m, err := machineOf(template)
+	if err != nil {
+		o.Fault = fault(v1beta1.ReasonNotExportable, "the template %s: %s", template.Name, err)
+		return o
+	}
+	for i := range export.Contents {
+		source, f := m.source(of, template, export.Contents[i].Volume)
+		if f != nil {
+			o.Fault = f
+			return o
+		}
+		o.Volumes = append(o.Volumes, Volume{export.Contents[i].Volume, *source})
+	}
+	return o
+}
+
+// machine is what is read of a VirtualMachine whose texts can refer to parameters.
+type machine struct {
+	Spec struct {
+		DataVolumeTemplates []dataVolume `json:"dataVolumeTemplates"`
+		Template            struct {
+			Spec struct {
+				Volumes []struct {
+					Name       string `json:"name"`
+					DataVolume *struct {
+						Name string `json:"name"`
+					} `json:"dataVolume"`
+				} `json:"volumes"`
+			} `json:"spec"`
+		} `json:"template"`
+	} `json:"spec"`
+}
+
+// dataVolume is a template of a DataVolume.
+type dataVolume struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Source map[string]struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"source"`
+		SourceRef *struct {
+			Kind      string `json:"kind"`
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"sourceRef"`
+	} `json:"spec"`
+}
+
+func machineOf(template *v1beta1.VirtualMachineTemplate) (*machine, error) {
+	m := &machine{}
+	if template.Spec.VirtualMachine == nil {
+		return nil, fmt.Errorf("it has no virtual machine")
+	}
+	if err := json.Unmarshal(template.Spec.VirtualMachine.Raw, m); err != nil {
+		return nil, fmt.Errorf("its virtual machine cannot be decoded: %w", err)
+	}
+	return m, nil
+}
+
+// source is where the content of a volume is.
+func (m *machine) source(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.VirtualMachineTemplate, volume string) (*v1beta1.ExportSource, *Fault) {
+	volumes := m.Spec.Template.Spec.Volumes
+	at := -1
+	for i := range volumes {
+		if name, _ := templates.Defaults(volumes[i].Name, template.Spec.Parameters); name == volume || volumes[i].Name == volume {
+			at = i
+		}
+	}
+	if at < 0 || volumes[at].DataVolume == nil {
+		return nil, fault(v1beta1.ReasonNotExportable, "the volume %s: its name depends on a parameter", volume)
+	}
+	path := fmt.Sprintf("spec.virtualMachine.spec.template.spec.volumes[%d].dataVolume.name", at)
+	found := &v1beta1.ExportSource{Kind: apikinds.PersistentVolumeClaim, Name: volumes[at].DataVolume.Name} // a DataVolume has a claim with its name
+	for i := range m.Spec.DataVolumeTemplates {
+		if t := &m.Spec.DataVolumeTemplates[i]; t.Metadata.Name == found.Name {
+			var f *Fault
+			path = fmt.Sprintf("spec.virtualMachine.spec.dataVolumeTemplates[%d].spec", i)
+			if found, f = t.source(path); f != nil {
+				return nil, f
+			}
+			break
+		}
+	}
+	for _, text := range []*string{&found.Namespace, &found.Name} {
+		value, without := templates.Defaults(*text, template.Spec.Parameters)
+		if without != "" {
+			return nil, fault(v1beta1.ReasonNotExportable, "%s: the content of the volume %s depends on the parameter %s, which has no value in the template", path, volume, without)
+		}
+		*text = value
+	}
+	found.Namespace = cmp.Or(found.Namespace, of.Namespace)
+	return found, Permitted(of, found, volume)
+}
+
+// source is that of a template of a DataVolume.
+func (d *dataVolume) source(path string) (*v1beta1.ExportSource, *Fault) {
+	if r := d.Spec.SourceRef; r != nil {
+		if kind := cmp.Or(r.Kind, apikinds.DataSource); kind != apikinds.DataSource {
+			return nil, fault(v1beta1.ReasonNotExportable, "%s.sourceRef.kind: %s is not known", path, texts.Shorten(kind, 100))
+		}
+		return &v1beta1.ExportSource{Kind: apikinds.DataSource, Namespace: r.Namespace, Name: r.Name}, nil
+	}
+	for source, kind := range map[string]string{"pvc": apikinds.PersistentVolumeClaim, "snapshot": apikinds.VolumeSnapshot} {
+		if s, has := d.Spec.Source[source]; has {
+			return &v1beta1.ExportSource{Kind: kind, Namespace: s.Namespace, Name: s.Name}, nil
+		}
+	}
+	for source := range d.Spec.Source {
+		return nil, fault(v1beta1.ReasonNotExportable, "%s.source.%s: the content is not in the cluster: make a volume of it, and refer to that with source.pvc", path, texts.Shorten(source, 100))
+	}
+	return nil, fault(v1beta1.ReasonNotExportable, "%s: it has no source", path)
+}
+
+// Permitted is why an export may not clone from a source; nil if it may.
+func Permitted(of *v1beta1.VirtualMachineTemplateExport, source *v1beta1.ExportSource, volume string) *Fault {
+	if source.Namespace == of.Namespace || slices.Contains(of.Spec.SourceNamespaces, source.Namespace) {
+		return nil
+	}
+	return fault(v1beta1.ReasonSourceNotPermitted, "the volume %s is cloned from the %s %s/%s: create an export with %s in spec.sourceNamespaces; you need permission to clone from there",
+		volume, source.Kind, source.Namespace, source.Name, source.Namespace)
+}
+
+// Follow is what a DataSource refers to.
+func Follow(source *cdiv1beta1.DataSource) (*v1beta1.ExportSource, *Fault) {
+	named := func(kind, namespace, name string) (*v1beta1.ExportSource, *Fault) {
+		return &v1beta1.ExportSource{Kind: kind, Namespace: cmp.Or(namespace, source.Namespace), Name: name}, nil
+	}
+	switch s := source.Spec.Source; {
+	case s.PVC != nil:
+		return named(apikinds.PersistentVolumeClaim, s.PVC.Namespace, s.PVC.Name)
+	case s.Snapshot != nil:
+		return named(apikinds.VolumeSnapshot, s.Snapshot.Namespace, s.Snapshot.Name)
+	case s.DataSource != nil:
+		return named(apikinds.DataSource, s.DataSource.Namespace, s.DataSource.Name)
+	}
+	return nil, fault(v1beta1.ReasonNotExportable, "the DataSource %s/%s refers to nothing", source.Namespace, source.Name)
+}

@@ -1,0 +1,143 @@
+package exports
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/processes"
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/exportserver"
+	"github.com/virtward/virtward/ovf/servers"
+)
+
+// Servers are the pods that serve OVAs.
+var Servers = servers.Kind{
+	Prefix: "virtward-ova-", Label: v1beta1.LabelExportUID, Annotation: "template.virtward.io/export-server", Folder: "/export/serving",
+}
+
+// AnnotationStatusToken of a pod has the token for its status. Who reads pods can read it, as the status of the export.
+const AnnotationStatusToken = "template.virtward.io/export-status-token" //nolint:gosec // the name of an annotation
+
+// KeyToken is the key of the Secret with the token for downloads.
+const KeyToken = "token"
+
+// group is that of the files of volumes: CDI and QEMU have it.
+const group = 107
+
+// The folders of the pod: of mounted volumes, and of block devices.
+const (
+	folderDisks   = "/export/disks/"
+	folderDevices = "/export/devices/"
+	diskImage     = "/disk.img"
+)
+
+// owner refers to an export.
+func owner(of *v1beta1.VirtualMachineTemplateExport) *metav1.OwnerReference {
+	return metav1.NewControllerRef(of, v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplateExport))
+}
+
+// CloneName is the name of the DataVolume of a volume. It depends on the UID, so that another export with the same name has other clones.
+func CloneName(of *v1beta1.VirtualMachineTemplateExport, index int) string {
+	return Servers.PodName(of.UID) + "-" + strconv.Itoa(index)
+}
+
+// Clone is the DataVolume that clones the source of a disk.
+func Clone(of *v1beta1.VirtualMachineTemplateExport, disk *v1beta1.ExportDisk) *cdiv1beta1.DataVolume {
+	dv := &cdiv1beta1.DataVolume{ObjectMeta: Servers.Owned(of, disk.Name, owner(of))}
+	dv.Annotations = map[string]string{"cdi.kubevirt.io/storage.bind.immediate.requested": "true", "cdi.kubevirt.io/storage.deleteAfterCompletion": "false"}
+	dv.Spec.Source = &cdiv1beta1.DataVolumeSource{}
+	if from := disk.Source; from.Kind == apikinds.PersistentVolumeClaim {
+		dv.Spec.Source.PVC = &cdiv1beta1.DataVolumeSourcePVC{Namespace: from.Namespace, Name: from.Name}
+	} else {
+		dv.Spec.Source.Snapshot = &cdiv1beta1.DataVolumeSourceSnapshot{Namespace: from.Namespace, Name: from.Name}
+	}
+	dv.Spec.ContentType = cdiv1beta1.DataVolumeKubeVirt
+	dv.Spec.Storage = &cdiv1beta1.StorageSpec{} // CDI finds the size
+	if class := of.Spec.StorageClass; class != "" {
+		dv.Spec.Storage.StorageClassName = &class
+	}
+	return dv
+}
+
+// isBlock reports whether a claim is a block device.
+func isBlock(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+}
+
+// Pod is the pod that serves the OVA of an export. The claims are those of its disks, in their order.
+func Pod(of *v1beta1.VirtualMachineTemplateExport, p *servers.Program, suffix, statusToken string, claims []*corev1.PersistentVolumeClaim) *corev1.Pod {
+	pod := Servers.Pod(of, owner(of), p, suffix)
+	pod.Annotations[AnnotationStatusToken] = statusToken
+	user := int64(group)
+	id, context := user, pod.Spec.SecurityContext
+	context.FSGroup, context.RunAsGroup = &id, &id
+	if context.RunAsUser == nil {
+		context.RunAsUser = &user
+	}
+	container := &pod.Spec.Containers[0]
+	for i, claim := range claims {
+		name := "disk-" + strconv.Itoa(i)
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+		}})
+		if isBlock(claim) {
+			container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: folderDevices + strconv.Itoa(i)})
+		} else {
+			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: folderDisks + strconv.Itoa(i), ReadOnly: true})
+		}
+	}
+	return pod
+}
+
+// PlanOf is what the pod of an export serves.
+func PlanOf(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.VirtualMachineTemplate, statusToken string, claims []*corev1.PersistentVolumeClaim) (*exportserver.Plan, error) {
+	plan := &exportserver.Plan{Template: template.DeepCopy(), KeepUserData: of.Spec.KeepUserData, Serving: Servers.Serving(), StatusToken: statusToken}
+	plan.Template.ManagedFields, plan.Template.Status = nil, v1beta1.VirtualMachineTemplateStatus{}
+	for i, claim := range claims {
+		at := folderDisks + strconv.Itoa(i) + diskImage
+		if isBlock(claim) {
+			at = folderDevices + strconv.Itoa(i)
+		}
+		plan.Disks = append(plan.Disks, exportserver.Disk{Volume: of.Status.Disks[i].Volume, Path: at})
+	}
+	if found := plan.Validate(); len(found) > 0 {
+		return nil, fault(v1beta1.ReasonNotExportable, "the template cannot be served: %s", found.ToAggregate()) //nolint:forbidigo // a text
+	}
+	return plan, nil
+}
+
+// Objects are those of a pod, in the order of their creation. Pods of the namespace and Virtward's controller, in its own namespace, connect
+// to the pod.
+func Objects(pod *corev1.Pod, plan *exportserver.Plan, m *servers.Material, virtward string) ([]servers.Object, error) {
+	data, err := json.Marshal(plan)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the plan: %w", err)
+	}
+	peers := []networkingv1.NetworkPolicyPeer{
+		{PodSelector: &metav1.LabelSelector{}},
+		{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: virtward}},
+			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/component": component}},
+		},
+	}
+	policy := Servers.Policy(pod, m.Suffix, peers...)
+	policy.Spec.PolicyTypes = append(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) // it connects to nothing
+	return []servers.Object{Servers.Secret(pod, data, m), Servers.Token(pod, m, KeyToken, m.Token), policy, Servers.Service(pod, m.Suffix)}, nil
+}
+
+// component is the label of the pods of the controller.
+var component = (&processes.Process{Name: processes.TemplateExports}).Component()
+
+// Link is the place of an OVA for clients in the cluster.
+func Link(namespace string, m *servers.Material) *v1beta1.ExportLink {
+	return &v1beta1.ExportLink{
+		URL: fmt.Sprintf("https://%s:%d/export.ova", Servers.Host(namespace, m.Suffix), servers.Port), Cert: string(m.Certificate),
+	}
+}
