@@ -58,6 +58,7 @@
 //	capture          all: the conditions, templateRef                                            virtward-templates
 //	import           all: the conditions, source, disks,                                         virtward-templateimports
 //	                 choices, templateRef
+//	template export  all: the conditions, disks, links, expires                                  virtward-templateexports
 //	template                                                       Ready, volumes, parameters    virtward-templates
 //	policy           Suspended, errors, evaluationErrors,          Compiled, Ready, problems,    virtward-controller
 //	                 denials                                       violations and the rest:
@@ -66,8 +67,8 @@
 //	                                                               enforcedBy: APIServer
 //	exception                                                      Active, policies              virtward-controller
 //
-// Where one plan makes both classes for one object, one update has both. If observing fails, a capture, an import, a rollout and a
-// VirtualImage report nothing: their statuses are memory, and without an observation there is no plan to remember. The other controllers have no
+// Where one plan makes both classes for one object, one update has both. If observing fails, a capture, an import, a template export, a rollout
+// and a VirtualImage report nothing: their statuses are memory, and without an observation there is no plan to remember. The other controllers have no
 // status: certificates, pending changes, variants, the audit and its counts keep what they need in the objects
 // that they write, or read it again. The API of templates writes the approval of a template, for its caller.
 package controllers

@@ -32,6 +32,7 @@ var defined = []Kind{
 	{"snapshot.kubevirt.io", "VirtualMachineSnapshot", "KubeVirt", []Version{{"v1beta1", "", ""}, {"v1alpha1", "", ""}}},
 	{"snapshot.kubevirt.io", "VirtualMachineSnapshotContent", "KubeVirt", []Version{{"v1beta1", "", ""}, {"v1alpha1", "", ""}}},
 	{"template.kubevirt.io", "VirtualMachineTemplate", "Virtward", []Version{{"v1beta1", "", ""}, {"v1alpha1", "", ""}}},
+	{"template.kubevirt.io", "VirtualMachineTemplateExport", "Virtward", []Version{{"v1beta1", "", ""}, {"v1alpha1", "", ""}}},
 	{"template.kubevirt.io", "VirtualMachineTemplateImport", "Virtward", []Version{{"v1beta1", "", ""}, {"v1alpha1", "", ""}}},
 	{"template.kubevirt.io", "VirtualMachineTemplateRequest", "Virtward", []Version{{"v1beta1", "", ""}, {"v1alpha1", "", ""}}},
 }

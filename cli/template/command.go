@@ -15,7 +15,7 @@ func NewCommand(program options.Program) *cobra.Command {
 		Long: `Work with templates of virtual machines: VirtualMachineTemplates of template.kubevirt.io.
 
 process renders a template with values for its parameters, and parameters lists them. create makes a template of a virtual
-machine, import of a virtual appliance, and convert of an OpenShift Template.
+machine, import of a virtual appliance, and convert of an OpenShift Template. export downloads a template with its disks as an OVA.
 approve and revoke decide whether users may use a template where templates must be approved. list shows the templates of a cluster, or
 of a registry.
 

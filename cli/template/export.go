@@ -55,7 +55,8 @@ file, which has .part at the end of its name. The file appears when it is comple
 The command uses the link of the export outside of the cluster, if it has one. Otherwise it connects through the API server, as kubectl
 port-forward does.
 
-You need permission to create, get and delete virtualmachinetemplateexports, and to get the Secret with its token. Without a link outside
+You need permission to create, get and delete virtualmachinetemplateexports, to get the template, to create datavolumes, and to get the
+Secret with the token. In the namespace of each volume, you need permission to clone: create on datavolumes/source. Without a link outside
 of the cluster, you need permission to get services, to list pods and to create pods/portforward.
 
 ova create makes an OVA of images on this machine, and template push writes to a registry.`,
@@ -64,7 +65,6 @@ ova create makes an OVA of images on this machine, and template push writes to a
 
   # Keep the export, so that others can download the same OVA for a day
   PROGRAM template export fedora -n templates --to fedora.ova --keep --ttl 24h`),
-		Hidden:            true, // until the chart installs VirtualMachineTemplateExports
 		Args:              x.validate,
 		RunE:              func(cmd *cobra.Command, args []string) error { return x.run(cmd.Context(), args[0]) },
 		ValidArgsFunction: (&source{Sources: x.Sources}).completeNames,
@@ -127,6 +127,10 @@ func (x *exporting) run(ctx context.Context, template string) error {
 
 // begin creates the export, or takes the one that exists.
 func (x *exporting) begin(ctx context.Context, namespace string) (*export, error) {
+	namespaces, err := x.sourceNamespaces(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1beta1.GroupVersion.String(), "kind": exportKind,
 		"metadata": map[string]any{"name": x.name, "namespace": namespace, "annotations": map[string]any{annotationDownload: "true"}},
@@ -134,6 +138,9 @@ func (x *exporting) begin(ctx context.Context, namespace string) (*export, error
 	}}
 	if x.ttl > 0 {
 		_ = unstructured.SetNestedField(object.Object, x.ttl.String(), "spec", "ttl") // spec is a map
+	}
+	if len(namespaces) > 0 {
+		_ = unstructured.SetNestedStringSlice(object.Object, namespaces, "spec", "sourceNamespaces") // spec is a map
 	}
 	created, err := x.exports.Create(ctx, object, metav1.CreateOptions{FieldManager: "kubectl-virtward"})
 	switch {
@@ -157,7 +164,7 @@ func (x *exporting) begin(ctx context.Context, namespace string) (*export, error
 		return nil, fmt.Errorf("the export %s/%s is being deleted: call the command again later, or name another export with --name", namespace, x.name)
 	case e.Spec.TemplateRef.Name != x.template:
 		return nil, fmt.Errorf("the export %s/%s is of the template %s: name another one with --name", namespace, x.name, e.Spec.TemplateRef.Name)
-	case e.Spec.Format != "" && e.Spec.Format != "OVA":
+	case e.Spec.Format != "" && e.Spec.Format != v1beta1.ExportOVA:
 		return nil, fmt.Errorf("the export %s/%s has the format %s, not OVA: name another one with --name", namespace, x.name, e.Spec.Format)
 	}
 	fmt.Fprintf(x.program.Streams.ErrOut, "using the export %s/%s\n", namespace, x.name)
@@ -207,14 +214,14 @@ func (x *exporting) wait(ctx context.Context, e *export) (*export, error) {
 		if e, err = exportOf(read); err != nil {
 			return false, err
 		}
-		switch doing := e.doing(); {
+		switch now := doing(e); {
 		case progress.IsTerminal():
-			progress.Line(e.Status.Progress + " " + doing)
-		case doing != shown:
-			shown = doing
-			fmt.Fprintln(x.program.Streams.ErrOut, doing)
+			progress.Line(e.Status.Progress + " " + now)
+		case now != shown:
+			shown = now
+			fmt.Fprintln(x.program.Streams.ErrOut, now)
 		}
-		return e.ready()
+		return isReady(e)
 	})
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("it is not ready after %s: call the command again to wait longer", x.timeout)

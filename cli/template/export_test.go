@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"math/rand/v2"
@@ -53,6 +54,8 @@ type exportCluster struct {
 	// status is that of the export after its first read.
 	status map[string]any
 	reads  int
+	// spec is that of the export that was created last.
+	spec any
 	// requests are METHOD PATH.
 	requests []string
 }
@@ -117,6 +120,22 @@ spec:
 	c.Objects["/api/v1/namespaces/templates/services/virtward-export"] = map[string]any{
 		"kind": "Service", "apiVersion": "v1", "metadata": map[string]any{"name": "virtward-export"},
 		"spec": map[string]any{"selector": map[string]any{"a": "b"}, "ports": []any{map[string]any{"port": 443, "targetPort": 8443}}},
+	}
+	c.Objects["/apis/template.kubevirt.io/v1beta1/namespaces/templates/virtualmachinetemplates/mill"] = map[string]any{
+		"kind": "VirtualMachineTemplate", "apiVersion": "template.kubevirt.io/v1beta1", "metadata": map[string]any{"name": "mill", "namespace": "templates"},
+		"spec": map[string]any{"virtualMachine": map[string]any{"spec": map[string]any{
+			"dataVolumeTemplates": []any{
+				map[string]any{"metadata": map[string]any{"name": "root"}, "spec": map[string]any{"sourceRef": map[string]any{"kind": "DataSource", "namespace": "images", "name": "debian"}}},
+				map[string]any{"metadata": map[string]any{"name": "data"}, "spec": map[string]any{"source": map[string]any{"pvc": map[string]any{"namespace": "templates", "name": "data"}}}},
+			},
+			"template": map[string]any{"spec": map[string]any{"domain": map[string]any{"devices": map[string]any{}}, "volumes": []any{
+				map[string]any{"name": "root", "dataVolume": map[string]any{"name": "root"}}, map[string]any{"name": "data", "dataVolume": map[string]any{"name": "data"}},
+			}}},
+		}}},
+	}
+	c.Objects["/apis/cdi.kubevirt.io/v1beta1/namespaces/images/datasources/debian"] = map[string]any{
+		"kind": "DataSource", "apiVersion": "cdi.kubevirt.io/v1beta1", "metadata": map[string]any{"name": "debian", "namespace": "images"},
+		"spec": map[string]any{"source": map[string]any{"snapshot": map[string]any{"namespace": "vault", "name": "debian-1"}}},
 	}
 	c.Objects["/api/v1/namespaces/templates/pods"] = map[string]any{"kind": "PodList", "apiVersion": "v1", "items": []any{map[string]any{"metadata": map[string]any{"name": "server"}, "status": map[string]any{"phase": "Running"}}}}
 	c.status = c.ready(map[string]any{"internal": map[string]any{"url": "https://" + exportHost + "/export.ova", "cert": string(certificate)}})
@@ -188,6 +207,7 @@ func (c *exportCluster) answer(w http.ResponseWriter, r *http.Request) bool {
 	case r.Method == http.MethodPost:
 		_ = json.NewDecoder(r.Body).Decode(&c.object)      // it is absent otherwise
 		c.object["metadata"].(map[string]any)["uid"] = "u" //nolint:forcetypeassert // of the command
+		c.spec = c.object["spec"]
 		_ = json.NewEncoder(w).Encode(c.object)
 	case c.object == nil:
 		return false
@@ -257,6 +277,9 @@ func TestExport(t *testing.T) {
 		if !strings.Contains(got.ErrOut, want) {
 			t.Errorf("no %q in %s", want, got.ErrOut)
 		}
+	}
+	if spec := fmt.Sprint(c.spec); spec != "map[format:OVA sourceNamespaces:[images vault] templateRef:map[name:mill] ttl:1h0m0s]" {
+		t.Errorf("got the export of %s", spec)
 	}
 	if c.object != nil || c.Forwards() != 2 || c.Forwarded() != "/api/v1/namespaces/templates/pods/server/portforward 8443" {
 		t.Errorf("got the export %v and %d connections to %s", c.object, c.Forwards(), c.Forwarded())
@@ -329,6 +352,9 @@ func TestExportErrors(t *testing.T) {
 		"another authority": {func(c *exportCluster) {
 			c.status = c.ready(map[string]any{"external": map[string]any{"url": c.server.URL + "/export.ova"}})
 		}, nil, 1, "certificate signed by unknown authority\n"},
+		"no template": {func(c *exportCluster) {
+			delete(c.Objects, "/apis/template.kubevirt.io/v1beta1/namespaces/templates/virtualmachinetemplates/mill")
+		}, nil, 1, "error: reading the template: not found\n"},
 		"no file":         {nil, []string{"--to", ""}, 2, "error: --to is required: the file to write\n"},
 		"a negative time": {nil, []string{"--ttl", "-1s"}, 2, "error: --ttl -1s: use whole seconds\n"},
 	} {

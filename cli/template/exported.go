@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,10 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/cli/downloads"
 	"github.com/virtward/virtward/cli/forwards"
+	"github.com/virtward/virtward/exportserver/exports"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/texts"
 )
@@ -29,41 +34,61 @@ import (
 // exportKind is the kind of exports, and exportResource their resource.
 const exportKind = "VirtualMachineTemplateExport"
 
+// maxFollowed bounds the objects from a volume to its content: DataSources can refer to each other.
+const maxFollowed = 5
+
 var (
 	exportResource = v1beta1.GroupVersion.WithResource("virtualmachinetemplateexports")
 	secretResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 )
 
 // export is what the command reads of a VirtualMachineTemplateExport.
-type export struct {
-	metav1.ObjectMeta `json:"metadata"`
+type export = v1beta1.VirtualMachineTemplateExport
 
-	Spec struct {
-		TemplateRef struct {
-			Name string `json:"name"`
-		} `json:"templateRef"`
-		Format string `json:"format"`
-	} `json:"spec"`
-	Status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-		// Progress is the part of the disks that is measured, such as 42%.
-		Progress string `json:"progress"`
-		Links    struct {
-			Internal *exportLink `json:"internal"`
-			External *exportLink `json:"external"`
-		} `json:"links"`
-		// TokenSecretRef is the name of a Secret, whose key token has the token.
-		TokenSecretRef string `json:"tokenSecretRef"`
-		// Warnings are what is not exported.
-		Warnings []string `json:"warnings"`
-	} `json:"status"`
+// sourceNamespaces are the namespaces of the volumes of the template, beside that of the export. They are read again by the cluster, so that
+// what cannot be read here is left to it.
+func (x *exporting) sourceNamespaces(ctx context.Context, namespace string) ([]string, error) {
+	object, err := x.cluster.Client.Resource(apikinds.Templates.GroupVersionResource()).Namespace(namespace).Get(ctx, x.template, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the template: %w", err)
+	}
+	template := &v1beta1.VirtualMachineTemplate{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, template); err != nil {
+		return nil, fmt.Errorf("the template %s/%s: %w", namespace, x.template, err)
+	}
+	of := &v1beta1.VirtualMachineTemplateExport{}
+	of.Namespace = namespace
+	var namespaces []string
+	for _, v := range exports.Evaluate(of, template).Volumes {
+		at := &v.Source
+		for range maxFollowed {
+			if at == nil {
+				break
+			}
+			if at.Namespace != namespace && !slices.Contains(namespaces, at.Namespace) && len(namespaces) < v1beta1.MaxExportNamespaces {
+				namespaces = append(namespaces, at.Namespace)
+			}
+			at = x.follow(ctx, at)
+		}
+	}
+	return namespaces, nil
 }
 
-// exportLink is where the OVA is.
-type exportLink struct {
-	URL string `json:"url"`
-	// Cert has the authorities that verify the server in PEM; empty for those of the system.
-	Cert string `json:"cert"`
+// follow is what a DataSource refers to; nil for other objects, and for one that cannot be read.
+func (x *exporting) follow(ctx context.Context, at *v1beta1.ExportSource) *v1beta1.ExportSource {
+	if at.Kind != apikinds.DataSource {
+		return nil
+	}
+	object, err := x.cluster.Client.Resource(apikinds.DataSources.GroupVersionResource()).Namespace(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
+	source := &cdiv1beta1.DataSource{}
+	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, source) != nil {
+		return nil
+	}
+	next, fault := exports.Follow(source)
+	if fault != nil {
+		return nil
+	}
+	return next
 }
 
 func exportOf(object *unstructured.Unstructured) (*export, error) {
@@ -74,8 +99,8 @@ func exportOf(object *unstructured.Unstructured) (*export, error) {
 	return e, nil
 }
 
-// ready reports whether the OVA can be downloaded. The error is why it cannot be exported.
-func (e *export) ready() (bool, error) {
+// isReady reports whether the OVA can be downloaded. The error is why it cannot be exported.
+func isReady(e *export) (bool, error) {
 	ready := meta.FindStatusCondition(e.Status.Conditions, v1beta1.RequestReady)
 	progressing := meta.FindStatusCondition(e.Status.Conditions, v1beta1.RequestProgressing)
 	switch {
@@ -84,13 +109,13 @@ func (e *export) ready() (bool, error) {
 	case ready.Status == metav1.ConditionTrue:
 		return true, nil
 	case progressing.Status == metav1.ConditionFalse:
-		return false, fmt.Errorf("the export failed: %s: %s", progressing.Reason, texts.OneLine(progressing.Message))
+		return false, fmt.Errorf("the export failed: %s: %s", progressing.Reason, texts.OneLine(cmp.Or(progressing.Message, ready.Message)))
 	}
 	return false, nil
 }
 
 // doing says what happens now; empty if it is not known.
-func (e *export) doing() string {
+func doing(e *export) string {
 	current := meta.FindStatusCondition(e.Status.Conditions, v1beta1.RequestProgressing)
 	if current == nil {
 		return ""
@@ -106,9 +131,10 @@ func (x *exporting) connect(ctx context.Context, e *export) (o downloads.Options
 	if err != nil {
 		return o, end, err
 	}
-	link, inside := e.Status.Links.External, false
+	links := cmp.Or(e.Status.Links, &v1beta1.ExportLinks{})
+	link, inside := links.External, false
 	if link == nil || x.portForward {
-		link, inside = e.Status.Links.Internal, true
+		link, inside = links.Internal, true
 	}
 	if link == nil {
 		return o, end, errors.New("the export has no link")

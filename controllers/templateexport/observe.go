@@ -12,7 +12,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/exportserver"
-	"github.com/virtward/virtward/ovf/exports"
+	"github.com/virtward/virtward/exportserver/exports"
 )
 
 // maxFollowed bounds the DataSources from one to what it refers to.
@@ -87,7 +87,9 @@ func (r *Reconciler) evaluate(ctx context.Context, o *observed) error {
 	if err != nil || template == nil {
 		return err
 	}
-	o.template, o.outcome = template, exports.Evaluate(o.request, template)
+	if o.template, o.outcome = template, exports.Evaluate(o.request, template); o.outcome.Fault != nil {
+		return nil
+	}
 	for i := range o.outcome.Volumes {
 		v := &o.outcome.Volumes[i]
 		for range maxFollowed {

@@ -1,7 +1,6 @@
 package templateexport
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/exportserver"
-	"github.com/virtward/virtward/ovf/exports"
+	"github.com/virtward/virtward/exportserver/exports"
 )
 
 // Limits bound exports.
@@ -214,8 +213,8 @@ func (o *observed) cleanUp() decision {
 
 // ttl is how long an export stays.
 func (l *Limits) ttl(of *v1beta1.VirtualMachineTemplateExport) time.Duration {
-	if of.Spec.TTL == nil {
+	if of.Spec.TTL == nil || of.Spec.TTL.Duration > l.MaxTTL {
 		return l.TTL
 	}
-	return min(cmp.Or(of.Spec.TTL.Duration, l.TTL), l.MaxTTL)
+	return of.Spec.TTL.Duration
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/exportserver"
-	"github.com/virtward/virtward/ovf/exports"
+	"github.com/virtward/virtward/exportserver/exports"
 	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
 )

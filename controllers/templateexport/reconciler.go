@@ -18,7 +18,7 @@ import (
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/controllers/statuses"
-	"github.com/virtward/virtward/ovf/exports"
+	"github.com/virtward/virtward/exportserver/exports"
 	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/policies"
 )

@@ -17,7 +17,7 @@ import (
 	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/exportserver"
-	"github.com/virtward/virtward/ovf/exports"
+	"github.com/virtward/virtward/exportserver/exports"
 	"github.com/virtward/virtward/texts"
 )
 

@@ -63,8 +63,8 @@ func monitored(values ...string) []string {
 func everyAlert(t *testing.T) []alert {
 	t.Helper()
 	var all []alert
-	found := alertsWith(t, monitored("goldenImages.enabled=true", "virtualImages.enabled=true", `templates.mode="manage"`, "templates.imports.enabled=true")...)
-	for _, name := range []string{"virtward-webhook", "virtward-policies", "virtward-templates", "virtward-rollouts", "virtward-images", "virtward-virtualimages", "virtward-templateimports"} {
+	found := alertsWith(t, monitored("goldenImages.enabled=true", "virtualImages.enabled=true", `templates.mode="manage"`, "templates.imports.enabled=true", "templates.exports.enabled=true")...)
+	for _, name := range []string{"virtward-webhook", "virtward-policies", "virtward-templates", "virtward-rollouts", "virtward-images", "virtward-virtualimages", "virtward-templateimports", "virtward-templateexports"} {
 		if len(found[name]) == 0 {
 			t.Errorf("%s has no alerts", name)
 		}

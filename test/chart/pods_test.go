@@ -30,7 +30,7 @@ func sections() map[string]string {
 	return map[string]string{
 		"virtward-webhook": "webhook", "virtward-controller": "controller", "virtward-export": "policies.export", "virtward-templates": "templates.controller",
 		"virtward-apiserver": "templates.server", "virtward-rollouts": "rollouts", "virtward-images": "goldenImages", "virtward-virtualimages": "virtualImages",
-		"virtward-templateimports": "templates.imports",
+		"virtward-templateimports": "templates.imports", "virtward-templateexports": "templates.exports",
 	}
 }
 
@@ -226,7 +226,7 @@ func TestAccountAnnotations(t *testing.T) {
 func TestDisruptionBudgets(t *testing.T) {
 	t.Parallel()
 	two := []string{
-		"policies.export.replicas=2", "controller.replicas=2", "templates.controller.replicas=2", "templates.imports.replicas=2", "rollouts.replicas=2", "goldenImages.replicas=2", "virtualImages.replicas=2",
+		"policies.export.replicas=2", "controller.replicas=2", "templates.controller.replicas=2", "templates.imports.replicas=2", "templates.exports.replicas=2", "rollouts.replicas=2", "goldenImages.replicas=2", "virtualImages.replicas=2",
 		`webhook.pod.disruptionBudget={"minAvailable":"50%"}`, `rollouts.pod.disruptionBudget.enabled=false`, `goldenImages.pod.disruptionBudget={"maxUnavailable":0}`,
 	}
 	got := map[string]string{}

@@ -31,7 +31,7 @@ import (
 
 // Each process knows the memory limit of its container, and Prometheus can find its metrics.
 func TestProcesses(t *testing.T) {
-	objects := renderFor(t, nil, "policies.export.enabled=true", "metrics.serviceMonitor.enabled=true", "controller.replicas=2", "templates.controller.replicas=2", "templates.imports.enabled=true", "templates.imports.replicas=2", "rollouts.replicas=2", "goldenImages.enabled=true", "goldenImages.replicas=2", "virtualImages.enabled=true", "virtualImages.replicas=2")
+	objects := renderFor(t, nil, "policies.export.enabled=true", "metrics.serviceMonitor.enabled=true", "controller.replicas=2", "templates.controller.replicas=2", "templates.imports.enabled=true", "templates.imports.replicas=2", "templates.exports.enabled=true", "templates.exports.replicas=2", "rollouts.replicas=2", "goldenImages.enabled=true", "goldenImages.replicas=2", "virtualImages.enabled=true", "virtualImages.replicas=2")
 	rendered := identities(objects)
 	var names []string
 	for _, object := range objects {

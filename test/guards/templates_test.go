@@ -21,6 +21,7 @@ import (
 var templateTables = []string{
 	"template-approved-only", "template-capture", "template-namespaces", "template-provenance", "template-request-labels", "template-status",
 	"golden-image-templates", "template-cluster-kinds", "exempt-namespaces",
+	"template-export", "template-export-objects", "template-export-pods", "template-export-status",
 	"template-import", "template-import-labels", "template-import-pods", "template-import-status",
 }
 
@@ -100,7 +101,7 @@ func newTemplateCluster(t *testing.T) *templateCluster {
 	c := &templateCluster{&userCluster{ControlPlane: pool.Take(t), users: map[string]client.Client{}}}
 	c.admin = c.client(t, "an-admin", "system:masters")
 	for name, labels := range map[string]map[string]string{
-		"approved": {v1beta1.ApprovedOnlyLabel: "true"}, "former": {v1beta1.ApprovedOnlyLabel: "false"}, "shop": nil, "source": nil, "target": nil, "elsewhere": nil,
+		"approved": {v1beta1.ApprovedOnlyLabel: "true"}, "former": {v1beta1.ApprovedOnlyLabel: "false"}, "shop": nil, "source": nil, "target": nil, "images": nil, "elsewhere": nil,
 		"permitted": {v1beta1.ApprovedOnlyLabel: "true"},
 	} {
 		namespace := untypedOf("v1", "Namespace", "", name)
@@ -110,6 +111,7 @@ func newTemplateCluster(t *testing.T) *templateCluster {
 	c.grantOwners(t)
 	c.grantCaptures(t)
 	c.grantImports(t)
+	c.grantExports(t)
 	return c
 }
 
@@ -217,6 +219,37 @@ func (c *templateCluster) grantImports(t *testing.T) {
 		c.users[user] = c.client(t, u.name)
 		c.role(t, "target", user, u.rules...)
 		c.bind(t, "target", user, u.name)
+	}
+}
+
+// grantExports creates the users of exports, each with some of the rights that an export needs. Those of target can clone from images too.
+func (c *templateCluster) grantExports(t *testing.T) {
+	const some = "create,get,patch"
+	request, status := rule(some, "template.kubevirt.io", "virtualmachinetemplateexports"), rule("patch,update", "template.kubevirt.io", "virtualmachinetemplateexports/status")
+	read, volumes, clone := rule("get", "template.kubevirt.io", "virtualmachinetemplates", "mill"), rule(some, "cdi.kubevirt.io", "datavolumes"), rule("create", "cdi.kubevirt.io", "datavolumes/source")
+	pods := rule(some, "", "pods,pods/ephemeralcontainers")
+	all := []rbacv1.PolicyRule{request, read, volumes, clone, pods, status}
+	for user, u := range map[string]struct {
+		name   string
+		rules  []rbacv1.PolicyRule
+		images bool
+	}{
+		"exporter":                   {"exporter", []rbacv1.PolicyRule{request, read, volumes, clone, pods}, true},
+		"export-of-target":           {"export-of-target", []rbacv1.PolicyRule{request, read, volumes, clone}, false},
+		"export-without-datavolumes": {"export-without-datavolumes", []rbacv1.PolicyRule{request, read, clone}, true},
+		"export-without-template":    {"export-without-template", []rbacv1.PolicyRule{request, volumes, clone}, true},
+		"export-without-clones":      {"export-without-clones", []rbacv1.PolicyRule{request, read, volumes}, true},
+		"export-status-writer":       {"export-status-writer", all, true},
+		"exports":                    {"system:serviceaccount:virtward-system:virtward-templateexports", all, false},
+		"other-exports":              {"system:serviceaccount:elsewhere:virtward-templateexports", []rbacv1.PolicyRule{request, volumes, pods, status}, false},
+	} {
+		c.users[user] = c.client(t, u.name)
+		c.role(t, "target", user, u.rules...)
+		c.bind(t, "target", user, u.name)
+		if u.images {
+			c.role(t, "images", user, clone)
+			c.bind(t, "images", user, u.name)
+		}
 	}
 }
 

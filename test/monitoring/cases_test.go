@@ -118,6 +118,10 @@ var cases = []struct {
 	{"VirtwardTemplateImportsFailing", "two fail", []string{`virtward_template_imports_total{result="ImportFailed"} 0x150 2x30`}, nil},
 	{"VirtwardTemplateImportsFailing", "users make mistakes", []string{`virtward_template_imports_total{result="NotImportable"} 0+1x180`, `virtward_template_imports_total{result="NameTaken"} 0+1x180`}, nil},
 
+	{"VirtwardTemplateExportsFailing", "all fail", []string{`virtward_template_exports_total{result="CloneFailed"} 0+1x180`}, []string{"most exports of VM templates fail"}},
+	{"VirtwardTemplateExportsFailing", "most do not", []string{`virtward_template_exports_total{result="ExportFailed"} 0+1x180`, `virtward_template_exports_total{result="Serving"} 0+2x180`}, nil},
+	{"VirtwardTemplateExportsFailing", "users make mistakes", []string{`virtward_template_exports_total{result="SourceNotPermitted"} 0+1x180`, `virtward_template_exports_total{result="TemplateNotFound"} 0+1x180`}, nil},
+
 	{"VirtwardTemplateImportVerificationFails", "a file differs", []string{`virtward_template_imports_total{result="VerificationFailed"} 0x170 1x10`}, []string{"a virtual appliance does not have the digests that its manifest or its import states"}},
 	{"VirtwardTemplateImportVerificationFails", "two hours ago", []string{`virtward_template_imports_total{result="VerificationFailed"} 0x30 1x150`}, nil},
 

@@ -10,7 +10,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtward/virtward/ovf/exports"
+	"github.com/virtward/virtward/exportserver/exports"
 	"github.com/virtward/virtward/test/controlplane"
 )
 

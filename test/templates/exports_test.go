@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/ovf/exports"
+	"github.com/virtward/virtward/exportserver/exports"
 	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/test/await"

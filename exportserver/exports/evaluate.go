@@ -22,7 +22,7 @@ const MaxTemplate = 512 << 10
 type Outcome struct {
 	// Fault is why the template cannot be exported; nil if it can.
 	Fault *Fault
-	// Volumes are cloned, in the order of the OVA.
+	// Volumes are cloned, in the order of the OVA. They are known although one is in a namespace that the export does not name.
 	Volumes []Volume
 	// FileName is that of the OVA.
 	FileName string
@@ -84,6 +84,11 @@ func Evaluate(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.Virtua
 			return o
 		}
 		o.Volumes = append(o.Volumes, Volume{export.Contents[i].Volume, *source})
+	}
+	for i := range o.Volumes {
+		if o.Fault = Permitted(of, &o.Volumes[i].Source, o.Volumes[i].Name); o.Fault != nil {
+			break
+		}
 	}
 	return o
 }
@@ -166,7 +171,7 @@ func (m *machine) source(of *v1beta1.VirtualMachineTemplateExport, template *v1b
 		*text = value
 	}
 	found.Namespace = cmp.Or(found.Namespace, of.Namespace)
-	return found, Permitted(of, found, volume)
+	return found, nil
 }
 
 // source is that of a template of a DataVolume.
