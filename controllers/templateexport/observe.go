@@ -87,42 +87,38 @@ func (r *Reconciler) evaluate(ctx context.Context, o *observed) error {
 	if err != nil || template == nil {
 		return err
 	}
-	if o.template, o.outcome = template, exports.Evaluate(o.request, template); o.outcome.Fault != nil {
-		return nil
-	}
+	o.template, o.outcome = template, exports.Evaluate(o.request, template)
 	for i := range o.outcome.Volumes {
-		v := &o.outcome.Volumes[i]
 		for range maxFollowed {
-			if v.Source.Kind != apikinds.DataSource {
+			if o.outcome.Fault != nil || o.outcome.Volumes[i].Source.Kind != apikinds.DataSource {
 				break
 			}
-			if o.outcome.Fault, err = r.follow(ctx, o.request, v); err != nil || o.outcome.Fault != nil {
+			if err := r.follow(ctx, o, &o.outcome.Volumes[i]); err != nil {
 				return err
 			}
 		}
-		if v.Source.Kind == apikinds.DataSource {
+		if v := &o.outcome.Volumes[i]; o.outcome.Fault == nil && v.Source.Kind == apikinds.DataSource {
 			o.outcome.Fault = &exports.Fault{Reason: v1beta1.ReasonNotExportable, Message: fmt.Sprintf("the volume %s: more than %d DataSources refer to each other", v.Name, maxFollowed)}
-			return nil
 		}
 	}
 	return nil
 }
 
-// follow replaces a DataSource by what it refers to.
-func (r *Reconciler) follow(ctx context.Context, of *v1beta1.VirtualMachineTemplateExport, v *exports.Volume) (*exports.Fault, error) {
+// follow replaces a DataSource by what it refers to, or notes why it cannot.
+func (r *Reconciler) follow(ctx context.Context, o *observed, v *exports.Volume) error {
 	source, err := requests.Read(ctx, r.Client, v.Source.Namespace, v.Source.Name, &cdiv1beta1.DataSource{})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what was read
+		return err //nolint:wrapcheck // it says what was read
 	}
 	if source == nil {
-		return &exports.Fault{Reason: v1beta1.ReasonNotExportable, Message: fmt.Sprintf("the volume %s: the DataSource %s/%s does not exist", v.Name, v.Source.Namespace, v.Source.Name)}, nil
+		o.outcome.Fault = &exports.Fault{Reason: v1beta1.ReasonNotExportable, Message: fmt.Sprintf("the volume %s: the DataSource %s/%s does not exist", v.Name, v.Source.Namespace, v.Source.Name)}
+		return nil
 	}
 	next, fault := exports.Follow(source)
-	if fault != nil {
-		return fault, nil
+	if o.outcome.Fault = fault; next != nil {
+		v.Source, o.outcome.Fault = *next, exports.Permitted(o.request, next, v.Name)
 	}
-	v.Source = *next
-	return exports.Permitted(of, next, v.Name), nil
+	return nil
 }
 
 // observeClaims reads the claims of complete clones.

@@ -342,8 +342,10 @@ func TestEnds(t *testing.T) {
 		"a disk is wrong": {prepare: func(_ *testing.T, c *cluster) {
 			c.answer = &exportserver.Status{Phase: exportserver.PhaseFailed, Problem: &transfer.Problem{Reason: "ExportFailed", Message: "it is no image"}}
 		}, reason: v1beta1.ReasonExportFailed, message: "ExportFailed: it is no image"},
-		"it takes long": {prepare: func(_ *testing.T, c *cluster) { c.silent = true }, later: func(_ *testing.T, c *cluster) { c.clock.SetTime(began.Add(time.Hour)) },
-			reason: v1beta1.ReasonDeadlineExceeded, message: "it is not ready after 1h0m0s: the server starts: connection refused"},
+		"it takes long": {
+			prepare: func(_ *testing.T, c *cluster) { c.silent = true }, later: func(_ *testing.T, c *cluster) { c.clock.SetTime(began.Add(time.Hour)) },
+			reason: v1beta1.ReasonDeadlineExceeded, message: "it is not ready after 1h0m0s: the server starts: connection refused",
+		},
 		"a DataSource moves": {prepare: func(t *testing.T, c *cluster) {
 			source := &cdiv1beta1.DataSource{}
 			must(t, c.server.Get(t.Context(), client.ObjectKey{Namespace: "images", Name: "debian"}, source))

@@ -43,8 +43,10 @@ func TestEvaluate(t *testing.T) {
 		"a snapshot elsewhere":       {spec: `{"source":{"snapshot":{"namespace":"images","name":"s"}}}`, namespaces: []string{"images"}, want: "VolumeSnapshot images/s"},
 		"a DataSource":               {spec: `{"sourceRef":{"kind":"DataSource","name":"debian"}}`, want: "DataSource templates/debian"},
 		"a namespace without a name": {spec: `{"source":{"pvc":{"namespace":"images","name":"a"}}}`, want: "SourceNotPermitted: the volume a is cloned from the PersistentVolumeClaim images/a: create an export with images in spec.sourceNamespaces"},
-		"a parameter without a value": {spec: `{"source":{"pvc":{"name":"${OF}"}}}`,
-			want: "NotExportable: spec.virtualMachine.spec.dataVolumeTemplates[0].spec: the content of the volume a depends on the parameter OF, which has no value in the template"},
+		"a parameter without a value": {
+			spec: `{"source":{"pvc":{"name":"${OF}"}}}`,
+			want: "NotExportable: spec.virtualMachine.spec.dataVolumeTemplates[0].spec: the content of the volume a depends on the parameter OF, which has no value in the template",
+		},
 		"a namespace of a parameter": {spec: `{"source":{"pvc":{"namespace":"${OF}","name":"a"}}}`, want: "NotExportable: "},
 		"a URL":                      {spec: `{"source":{"http":{"url":"https://example.com/a"}}}`, want: "NotExportable: spec.virtualMachine.spec.dataVolumeTemplates[0].spec.source.http: the content is not in the cluster"},
 		"no source":                  {spec: `{}`, want: "NotExportable: spec.virtualMachine.spec.dataVolumeTemplates[0].spec: it has no source"},

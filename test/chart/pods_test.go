@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/ovf/servers"
 )
 
 // sections are the values of the processes with Deployments.
@@ -376,11 +378,11 @@ func TestEgress(t *testing.T) {
 			t.Errorf("%d policies", len(policies))
 		}
 		for _, policy := range policies {
-			var servers []string
+			var found []string
 			for _, peer := range policy.Spec.Egress[0].To {
-				servers = append(servers, peer.IPBlock.CIDR)
+				found = append(found, peer.IPBlock.CIDR)
 			}
-			if diff := cmp.Diff(c.servers, servers); diff != "" {
+			if diff := cmp.Diff(c.servers, found); diff != "" {
 				t.Errorf("%s: API servers (-want +got):\n%s", policy.Name, diff)
 			}
 			if dns := policy.Spec.Egress[1]; len(dns.To) != 1 || len(dns.Ports) != 4 || dns.Ports[0].Port.IntValue() != 53 {
@@ -390,6 +392,10 @@ func TestEgress(t *testing.T) {
 			switch open := len(rest) == 1 && len(rest[0].To) == 0 && len(rest[0].Ports) == 0; {
 			case policy.Name == "virtward-controller":
 				if len(rest) != 1 || rest[0].Ports[0].Port.StrVal != "policy-counts" || rest[0].To[0].PodSelector.MatchLabels["app.kubernetes.io/component"] != "webhook" {
+					t.Errorf("%s: %v", policy.Name, rest)
+				}
+			case policy.Name == "virtward-templateexports":
+				if len(rest) != 1 || rest[0].Ports[0].Port.IntValue() != servers.Port || len(rest[0].To) != 1 || rest[0].To[0].PodSelector.MatchExpressions[0].Key != v1beta1.LabelExportUID {
 					t.Errorf("%s: %v", policy.Name, rest)
 				}
 			case policy.Name == "virtward-apiserver" || outside && c.open:

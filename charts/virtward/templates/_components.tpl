@@ -832,6 +832,18 @@ spec:
         matchLabels:
           {{- include "virtward.componentSelector" (list $root "webhook") | nindent 10 }}
 {{- end }}
+{{- if eq (index . 1) "templateexports" }}
+# The pods that serve exports, in the namespaces of these.
+- ports:
+    - port: 8443
+      protocol: TCP
+  to:
+    - namespaceSelector: {}
+      podSelector:
+        matchExpressions:
+          - key: template.virtward.io/export-uid
+            operator: Exists
+{{- end }}
 {{- if eq (index . 1) "apiserver" }}
 # The webhooks of the cluster, which also validate virtual machines that are created from templates. Their addresses are not known.
 - {}
