@@ -46,6 +46,7 @@ var notMakers = map[string]string{
 	"VirtualMachineBackupTracker.backup.kubevirt.io":             "remembers what was backed up",
 	"Plugin.plugin.kubevirt.io":                                  "changes how instances run; only admins write it",
 	"VirtualMachineTemplateRequest.template.kubevirt.io":         "makes a template of a VM",
+	"VirtualMachineTemplateExport.template.kubevirt.io":          "serves a template",
 	"VirtualMachineTemplateImport.template.kubevirt.io":          "makes a template of an appliance",
 	"GoldenImageCatalog.image.virtward.io":                       "makes images",
 	"VirtualImage.kupenstack.io":                                 "makes an image",

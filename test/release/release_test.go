@@ -139,8 +139,8 @@ func (d *dist) serve(t *testing.T) {
 	t.Fatal("the release is not served")
 }
 
-// imageCount is the number of images, and pinned of those that the chart installs: the last one serves exports. There are two charts.
-const imageCount, pinned = 6, 5
+// imageCount is the number of images, and pinned of those that the chart installs. There are two charts.
+const imageCount, pinned = 6, 6
 
 // references are the images and charts of the release. The images are first, and those that the chart installs by default before
 // those of nodes.

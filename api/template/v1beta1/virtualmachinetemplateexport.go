@@ -195,12 +195,18 @@ type ExportDisk struct {
 
 // ExportSource is an object with the content of a volume.
 type ExportSource struct {
+	// The kind.
+	//
 	// +kubebuilder:validation:Enum=PersistentVolumeClaim;VolumeSnapshot
 	Kind string `json:"kind"`
 
+	// The namespace.
+	//
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 
+	// The name.
+	//
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
@@ -221,6 +227,8 @@ type ExportLinks struct {
 
 // ExportLink is where an OVA is.
 type ExportLink struct {
+	// The URL of the OVA, with the scheme https.
+	//
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url"`
 
