@@ -258,7 +258,7 @@ func (x *exporting) exports(t *testing.T) {
 	})
 }
 
-// download reads the OVA from an offset on, as a client in the cluster does.
+// download reads the OVA from an offset on, as a client in the cluster does. Other tokens than that of the Secret are not enough.
 func (x *exporting) download(t *testing.T, of *v1beta1.VirtualMachineTemplateExport, from int) []byte {
 	t.Helper()
 	secret := &corev1.Secret{}
