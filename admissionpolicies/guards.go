@@ -97,6 +97,9 @@ const ImportImage = "localhost/virtward/virtward-import-server:dev"
 // ExportImage is the image of the servers of exports in Objects.
 const ExportImage = "localhost/virtward/virtward-export-server:dev"
 
+// ExportDomain is the domain of the Ingresses of exports in Objects.
+const ExportDomain = "exports.example.com"
+
 // ImportVerified are the hosts of Objects whose appliances need a manifest.
 const ImportVerified = "Appliances.Example.com *.verified.example.com"
 
@@ -121,7 +124,7 @@ func objectsFor(namespaces Namespaces, templatesMode string) ([]*unstructured.Un
 	replace := strings.NewReplacer(
 		"VIRTWARD_NAMESPACE", namespaces.Virtward, "KUBEVIRT_NAMESPACE", namespaces.KubeVirt, "VIRTUAL_IMAGE_HOSTS", "", "VIRTUAL_IMAGE_NETWORKS", "",
 		"VIRTUAL_IMAGE_DEFAULT_CLASS", "cluster", "VIRTUAL_IMAGE_UPLOAD_CLASSES", "cluster",
-		"TEMPLATES_MODE", templatesMode, "TEMPLATE_IMPORT_IMAGE", ImportImage, "TEMPLATE_IMPORT_VERIFIED", ImportVerified, "TEMPLATE_EXPORT_IMAGE", ExportImage,
+		"TEMPLATES_MODE", templatesMode, "TEMPLATE_IMPORT_IMAGE", ImportImage, "TEMPLATE_IMPORT_VERIFIED", ImportVerified, "TEMPLATE_EXPORT_IMAGE", ExportImage, "TEMPLATE_EXPORT_DOMAIN", ExportDomain,
 	)
 	var objects []*unstructured.Unstructured
 	err := eachFile(manifests, "*.yaml", func(content []byte) error {

@@ -213,6 +213,7 @@ func userSources(defined func(string) bool) []source {
 		{apikinds.VirtualMachineTemplate, "", apikinds.Templates.GroupVersionResource()},
 		{apikinds.VirtualMachineTemplateRequest, v1beta1.FinalizerSnapshotCleanup, requests},
 		{apikinds.VirtualMachineTemplateImport, v1beta1.FinalizerImport, resourceOf(v1beta1.GroupVersion.Group, v1beta1.GroupVersion.Version, "virtualmachinetemplateimports")},
+		{apikinds.VirtualMachineTemplateExport, "", resourceOf(v1beta1.GroupVersion.Group, v1beta1.GroupVersion.Version, "virtualmachinetemplateexports")},
 	} {
 		if !defined(k.resource.GroupResource().String()) {
 			continue // another component has the kind, and its finalizers

@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -23,14 +26,18 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/templateexport"
+	"github.com/virtward/virtward/exportserver/exports"
 )
 
 // exportsOptions are the flags of `virtward templateexports`.
 type exportsOptions struct {
 	leader
 
-	server serverOptions
-	limits templateexport.Limits
+	server  serverOptions
+	limits  templateexport.Limits
+	outside exports.Outside
+	// annotations are NAME=VALUE.
+	annotations []string
 }
 
 func templateExportsCommand() *cobra.Command {
@@ -52,6 +59,11 @@ the leader is active.`,
 func (o *exportsOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
 	o.server.addFlags(flags, "virtward-export-server", "192Mi")
+	flags.StringVar(&o.outside.Domain, "ingress-domain", "", "domain of the hosts of Ingresses, one for each export; without one, exports have no link outside of the cluster")
+	flags.StringVar(&o.outside.Class, "ingress-class", "", "class of the Ingresses; by default that of the cluster")
+	flags.StringArrayVar(&o.annotations, "ingress-annotation", nil, "an annotation of the Ingresses, NAME=VALUE; can be repeated")
+	flags.StringSliceVar(&o.outside.Namespaces, "ingress-namespace", nil, "a namespace of the ingress controller, whose pods may connect to exports; can be repeated")
+	flags.StringVar(&o.outside.Authority, "ingress-authority", "", "certificates in PEM that verify the ingress controller; by default those of the systems of clients")
 	flags.DurationVar(&o.limits.Deadline, "deadline", 12*time.Hour, "time after which an export fails if it is not ready")
 	flags.DurationVar(&o.limits.TTL, "ttl", 2*time.Hour, "time after which an export is deleted, once it is ready or has failed, if it states none")
 	flags.DurationVar(&o.limits.MaxTTL, "max-ttl", 7*24*time.Hour, "longest time that an export can state")
@@ -59,6 +71,23 @@ func (o *exportsOptions) addFlags(flags *pflag.FlagSet) {
 
 func (o *exportsOptions) validate() error {
 	errs := []error{o.leader.validate(), o.server.validate()}
+	if o.outside.Domain != "" && len(validation.IsDNS1123Subdomain(o.outside.Domain)) > 0 {
+		errs = append(errs, fmt.Errorf("--ingress-domain is %q: it must be the name of a domain", o.outside.Domain))
+	}
+	for _, text := range o.annotations {
+		name, value, is := strings.Cut(text, "=")
+		if !is || len(validation.IsQualifiedName(strings.ToLower(name))) > 0 {
+			errs = append(errs, fmt.Errorf("--ingress-annotation is %q: it must be NAME=VALUE", text))
+			continue
+		}
+		if o.outside.Annotations == nil {
+			o.outside.Annotations = map[string]string{}
+		}
+		o.outside.Annotations[name] = value
+	}
+	if o.outside.Authority != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(o.outside.Authority)) {
+		errs = append(errs, errors.New("--ingress-authority has no certificate in PEM"))
+	}
 	if o.limits.Deadline < time.Second {
 		errs = append(errs, fmt.Errorf("--deadline is %s: it must be a second or longer", o.limits.Deadline))
 	}
@@ -97,7 +126,7 @@ func (o *exportsOptions) addTo(mgr manager.Manager, config *rest.Config, log log
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	err = templateexport.New(templateexport.Options{
-		Client: c.direct, Prober: templateexport.LiveProber{}, Server: o.server.program, Namespace: o.namespace, Limits: o.limits,
+		Client: c.direct, Prober: templateexport.LiveProber{}, Server: o.server.program, Namespace: o.namespace, Limits: o.limits, Outside: o.outside,
 		Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.ExportGuards()}, Metrics: measured, Clock: clock.RealClock{},
 		Tell: tellOf[*v1beta1.VirtualMachineTemplateExport](c.events, v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplateExport)),
 	}).SetupWithManager(mgr, c.metadata())

@@ -56,7 +56,7 @@ func (LiveProber) Status(ctx context.Context, pod *corev1.Pod, link *v1beta1.Exp
 	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: probes, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+at.Host+"/status", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+at.Host+"/status", nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking the server: %w", err)
 	}

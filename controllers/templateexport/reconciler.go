@@ -33,7 +33,9 @@ type Options struct {
 	Server servers.Program
 	// Namespace is that of Virtward, whose pods connect to those of exports.
 	Namespace string
-	Limits    Limits
+	// Outside says how clients outside of the cluster reach exports.
+	Outside exports.Outside
+	Limits  Limits
 	// Guards must have been active since an export was created: they check what its author is permitted to read.
 	Guards *guarded.Guards
 	// Tell creates an event on an export.
@@ -157,7 +159,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observed, d *decision) error 
 	if err := requests.Apply(ctx, r.Client, Owner, requests.Step{Verb: requests.Create, Object: pod}); err != nil {
 		return err //nolint:wrapcheck // it names the step
 	}
-	objects, err := exports.Objects(pod, plan, material, r.Namespace)
+	objects, err := exports.Objects(pod, plan, material, r.Namespace, &r.Outside)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what failed
 	}
@@ -168,7 +170,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observed, d *decision) error 
 	if err := requests.Apply(ctx, r.Client, Owner, steps...); err != nil {
 		return err //nolint:wrapcheck // it names the step
 	}
-	d.progress.link, d.progress.token = exports.Link(o.request.Namespace, material), exports.Servers.TokenName(suffix)
+	d.progress.links, d.progress.token = exports.Links(o.request.Namespace, material, &r.Outside), exports.Servers.TokenName(suffix)
 	return r.remembers(ctx, o, &d.progress)
 }
 

@@ -44,8 +44,8 @@ type progress struct {
 	found *exports.Outcome
 	// volumes are the DataVolumes of the disks; nil if they are not observed.
 	volumes []*cdiv1beta1.DataVolume
-	// link and token are those of a pod that was created.
-	link  *v1beta1.ExportLink
+	// links and token are those of a pod that was created.
+	links *v1beta1.ExportLinks
 	token string
 	// server is the status of the pod that serves the OVA.
 	server *exportserver.Status
@@ -98,8 +98,8 @@ func statusOf(o *observed, p *progress, limits *Limits) *v1beta1.VirtualMachineT
 		}
 	}
 	noteVolumes(status, p.volumes)
-	if p.link != nil {
-		status.Links, status.TokenSecretRef = &v1beta1.ExportLinks{Internal: p.link}, p.token
+	if p.links != nil {
+		status.Links, status.TokenSecretRef = p.links, p.token
 	}
 	if s := p.server; s != nil {
 		status.Size, status.Digest, status.Downloads = s.Size, s.Tag, s.Completed

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -124,7 +125,7 @@ func TestPod(t *testing.T) {
 		t.Fatalf("%v, got %+v", err, plan)
 	}
 	material := &servers.Material{Suffix: "0123", Certificate: []byte("certificate"), Key: []byte("key"), Token: "token"}
-	objects, err := Objects(pod, plan, material, "virtward-system")
+	objects, err := Objects(pod, plan, material, "virtward-system", &Outside{})
 	if err != nil || len(objects) != 4 {
 		t.Fatalf("%v, %d objects", err, len(objects))
 	}
@@ -135,7 +136,23 @@ func TestPod(t *testing.T) {
 	if read, err := exportserver.Parse(secret.Data[servers.KeyPlan]); err != nil || len(read.Disks) != 2 {
 		t.Errorf("the server reads %+v, %v", read, err)
 	}
-	if link := Link("templates", material); link.URL != "https://virtward-ova-0123.templates.svc:8443/export.ova" || link.Cert != "certificate" {
-		t.Errorf("got %+v", link)
+	if links := Links("templates", material, &Outside{}); links.Internal.URL != "https://virtward-ova-0123.templates.svc:8443/export.ova" || links.Internal.Cert != "certificate" || links.External != nil {
+		t.Errorf("got %+v", links)
+	}
+	outside := &Outside{Domain: "exports.example.com", Class: "public", Annotations: map[string]string{"a": "b"}, Namespaces: []string{"ingress"}, Authority: "authority"}
+	if objects, err = Objects(pod, plan, material, "virtward-system", outside); err != nil || len(objects) != 5 {
+		t.Fatalf("%v, %d objects", err, len(objects))
+	}
+	ingress, _ := objects[3].(*networkingv1.Ingress)
+	if rule := ingress.Spec.Rules[0]; rule.Host != "0123.exports.example.com" || ingress.Spec.TLS[0].Hosts[0] != rule.Host || *ingress.Spec.IngressClassName != "public" || ingress.Annotations["a"] != "b" ||
+		rule.HTTP.Paths[0].Path != "/export.ova" || rule.HTTP.Paths[0].Backend.Service.Name != "virtward-ova-0123" {
+		t.Errorf("got the Ingress %+v", ingress)
+	}
+	policy, _ := objects[2].(*networkingv1.NetworkPolicy)
+	if from := policy.Spec.Ingress[0].From; len(from) != 3 || from[2].NamespaceSelector.MatchExpressions[0].Values[0] != "ingress" {
+		t.Errorf("got the NetworkPolicy %+v", policy.Spec)
+	}
+	if links := Links("templates", material, outside); links.External.URL != "https://0123.exports.example.com/export.ova" || links.External.Cert != "authority" {
+		t.Errorf("got %+v", links)
 	}
 }

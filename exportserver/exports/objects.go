@@ -113,9 +113,26 @@ func PlanOf(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.VirtualM
 	return plan, nil
 }
 
-// Objects are those of a pod, in the order of their creation. Pods of the namespace and Virtward's controller, in its own namespace, connect
-// to the pod.
-func Objects(pod *corev1.Pod, plan *exportserver.Plan, m *servers.Material, virtward string) ([]servers.Object, error) {
+// Outside says how clients outside of the cluster reach exports. The zero value is for none.
+type Outside struct {
+	// Domain is that of the hosts of Ingresses; empty for no Ingress.
+	Domain string
+	// Class is the class of the Ingresses; empty for the default one.
+	Class string
+	// Annotations are those of the Ingresses.
+	Annotations map[string]string
+	// Namespaces are those of the ingress controllers, which connect to the pods.
+	Namespaces []string
+	// Authority has the certificates in PEM that verify the ingress controllers; empty for those of the systems of clients.
+	Authority string
+}
+
+// Host is the name of an export for clients outside of the cluster.
+func (o *Outside) Host(suffix string) string { return suffix + "." + o.Domain }
+
+// Objects are those of a pod, in the order of their creation. Pods of the namespace, Virtward's controller, in its own namespace, and ingress
+// controllers connect to the pod.
+func Objects(pod *corev1.Pod, plan *exportserver.Plan, m *servers.Material, virtward string, outside *Outside) ([]servers.Object, error) {
 	data, err := json.Marshal(plan)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the plan: %w", err)
@@ -127,17 +144,50 @@ func Objects(pod *corev1.Pod, plan *exportserver.Plan, m *servers.Material, virt
 			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/component": component}},
 		},
 	}
+	if outside.Domain != "" && len(outside.Namespaces) > 0 {
+		peers = append(peers, networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: outside.Namespaces,
+		}}}})
+	}
 	policy := Servers.Policy(pod, m.Suffix, peers...)
 	policy.Spec.PolicyTypes = append(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) // it connects to nothing
-	return []servers.Object{Servers.Secret(pod, data, m), Servers.Token(pod, m, KeyToken, m.Token), policy, Servers.Service(pod, m.Suffix)}, nil
+	objects := []servers.Object{Servers.Secret(pod, data, m), Servers.Token(pod, m, KeyToken, m.Token), policy}
+	if outside.Domain != "" {
+		objects = append(objects, ingress(pod, m.Suffix, outside))
+	}
+	return append(objects, Servers.Service(pod, m.Suffix)), nil
+}
+
+// ingress leads clients outside of the cluster to the Service of a pod. The ingress controller has the certificate.
+func ingress(pod *corev1.Pod, suffix string, o *Outside) *networkingv1.Ingress {
+	whole := networkingv1.PathTypePrefix
+	made := &networkingv1.Ingress{ObjectMeta: Servers.OfPod(pod, Servers.Name(suffix))}
+	made.Annotations = o.Annotations
+	if o.Class != "" {
+		made.Spec.IngressClassName = &o.Class
+	}
+	made.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{o.Host(suffix)}}}
+	made.Spec.Rules = []networkingv1.IngressRule{{Host: o.Host(suffix), IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+		Paths: []networkingv1.HTTPIngressPath{{Path: pathOVA, PathType: &whole, Backend: networkingv1.IngressBackend{
+			Service: &networkingv1.IngressServiceBackend{Name: Servers.Name(suffix), Port: networkingv1.ServiceBackendPort{Number: servers.Port}},
+		}}},
+	}}}}
+	return made
 }
 
 // component is the label of the pods of the controller.
 var component = (&processes.Process{Name: processes.TemplateExports}).Component()
 
-// Link is the place of an OVA for clients in the cluster.
-func Link(namespace string, m *servers.Material) *v1beta1.ExportLink {
-	return &v1beta1.ExportLink{
-		URL: fmt.Sprintf("https://%s:%d/export.ova", Servers.Host(namespace, m.Suffix), servers.Port), Cert: string(m.Certificate),
+// pathOVA is the path of the OVA.
+const pathOVA = "/export.ova"
+
+// Links are the places of an OVA.
+func Links(namespace string, m *servers.Material, outside *Outside) *v1beta1.ExportLinks {
+	links := &v1beta1.ExportLinks{Internal: &v1beta1.ExportLink{
+		URL: fmt.Sprintf("https://%s:%d%s", Servers.Host(namespace, m.Suffix), servers.Port, pathOVA), Cert: string(m.Certificate),
+	}}
+	if outside.Domain != "" {
+		links.External = &v1beta1.ExportLink{URL: "https://" + outside.Host(m.Suffix) + pathOVA, Cert: outside.Authority}
 	}
+	return links
 }

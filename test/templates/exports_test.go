@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/exportserver"
 	"github.com/virtward/virtward/exportserver/exports"
 	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
@@ -56,7 +57,9 @@ func TestExportProcess(t *testing.T) {
 	}
 	f := newFixture(t)
 	_, err = f.InstallVirtward(t.Context(), map[string]any{"templates": map[string]any{
-		"mode": "manage", "exports": map[string]any{"enabled": true, "ttl": "1h", "maxTTL": "2h"},
+		"mode": "manage", "exports": map[string]any{"enabled": true, "ttl": "1h", "maxTTL": "2h", "ingress": map[string]any{
+			"domain": "exports.example.com", "annotations": map[string]any{"example.com/backend": "HTTPS, always"}, "namespaces": []any{machines},
+		}},
 	}}, controlplane.Workload{})
 	must(t, err)
 	process, err := f.RunVirtward(t.Context(), controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardExports})
@@ -225,6 +228,12 @@ func (x *exporting) exports(t *testing.T) {
 		s.Disks[1].Source.Name != "data" || s.Disks[1].Progress != "100%" || s.Expires.Sub(made.CreationTimestamp.Time) < time.Hour {
 		t.Errorf("got the status %+v", s)
 	}
+	suffix := strings.TrimSuffix(strings.TrimPrefix(s.TokenSecretRef, exports.Servers.Prefix), "-token")
+	ingress := &networkingv1.Ingress{}
+	must(t, x.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: exports.Servers.Name(suffix)}, ingress))
+	if s.Links.External.URL != "https://"+suffix+".exports.example.com/export.ova" || ingress.Spec.Rules[0].Host != suffix+".exports.example.com" || ingress.Annotations["example.com/backend"] != "HTTPS, always" {
+		t.Errorf("got the link %+v and the Ingress %+v", s.Links.External, ingress)
+	}
 	first := x.download(t, made, 0)
 	x.compare(t, first)
 	x.process.Kill()
@@ -247,7 +256,7 @@ func (x *exporting) exports(t *testing.T) {
 	must(t, x.Client().Delete(t.Context(), made))
 	await.Until(t, func() error { // the garbage collector
 		left := 0
-		for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}, &cdiv1beta1.DataVolumeList{}} {
+		for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}, &networkingv1.IngressList{}, &cdiv1beta1.DataVolumeList{}} {
 			must(t, x.Client().List(t.Context(), list, client.InNamespace(catalogue), client.MatchingLabels{v1beta1.LabelExportUID: string(made.UID)}))
 			left += meta.LenList(list)
 		}
@@ -398,7 +407,17 @@ func (x *exporting) account(t *testing.T) {
 		change(made)
 		return made
 	}
-	for name, object := range map[string]client.Object{"pod": pod(), "clone": volume(func(*cdiv1beta1.DataVolume) {})} {
+	ingress := func(host, service string) *networkingv1.Ingress {
+		material := &servers.Material{Suffix: "0123"}
+		owner := pod()
+		owner.UID = "c-d"
+		objects, err := exports.Objects(owner, &exportserver.Plan{}, material, controlplane.VirtwardNamespace, &exports.Outside{Domain: "exports.example.com"})
+		must(t, err)
+		made, _ := objects[3].(*networkingv1.Ingress)
+		made.Spec.Rules[0].Host, made.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = host, service
+		return made
+	}
+	for name, object := range map[string]client.Object{"Ingress": ingress("0123.exports.example.com", "virtward-ova-0123"), "pod": pod(), "clone": volume(func(*cdiv1beta1.DataVolume) {})} {
 		if err := stolen.Create(t.Context(), object, client.DryRunAll); err != nil {
 			t.Errorf("the %s of an export: %v", name, err)
 		}
@@ -422,7 +441,9 @@ func (x *exporting) account(t *testing.T) {
 		"a web server": volume(func(v *cdiv1beta1.DataVolume) {
 			v.Spec.Source = &cdiv1beta1.DataVolumeSource{HTTP: &cdiv1beta1.DataVolumeSourceHTTP{URL: "https://example.com/a"}}
 		}),
-		"a Secret": &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "a"}},
+		"another host":    ingress("www.example.com", "virtward-ova-0123"),
+		"another Service": ingress("0123.exports.example.com", "web"),
+		"a Secret":        &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "a"}},
 	} {
 		err := stolen.Create(t.Context(), object, client.DryRunAll)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "template-export-") {

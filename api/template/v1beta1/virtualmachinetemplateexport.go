@@ -218,8 +218,9 @@ type ExportLinks struct {
 	// +optional
 	Internal *ExportLink `json:"internal,omitempty"`
 
-	// The place for clients outside of the cluster. This version has none:
-	// kubectl virtward template export connects through the API server.
+	// The place for clients outside of the cluster, where an admin has
+	// configured one. Without it, kubectl virtward template export connects
+	// through the API server.
 	//
 	// +optional
 	External *ExportLink `json:"external,omitempty"`
