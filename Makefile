@@ -166,6 +166,7 @@ fuzz: ## Fuzz every fuzz test for a minute each (FUZZTIME=60s)
 .PHONY: soak
 soak: build sandbox-binaries $(SCHEDULER) $(SANDBOX:%=$(BIN)/oldest/%) $(BIN)/sandbox/cert-manager $(BIN)/tools/helm $(BIN)/tools/controller-gen $(BIN)/tools/release $(BIN)/tools/signing ## Run long tests: those named TestSoak…, others that are cut short otherwise, and fuzzing (SOAK=1h)
 	VIRTWARD_SOAK=$(SOAK) go test -count=1 -v -p 1 -timeout 24h -run '^(TestSoak.*|TestE2E|TestNulls|TestCombinations|TestRollouts|TestCaptures|TestExportsAgree)$$' ./test/...
+	VIRTWARD_SOAK=$(SOAK) go test -count=1 -run '^TestKyvernoDenials$$' ./policies/convert
 	cd test/monitoring && VIRTWARD_SOAK=$(SOAK) go test -count=1 -run '^TestSoak' ./...
 	VIRTWARD_SANDBOX=oldest go test -count=1 -timeout 2h ./test/controlplane ./test/e2e ./test/templateapi
 	.ci/fuzz $(SOAK)

@@ -43,7 +43,7 @@ func (c *converter) clusterPolicy(i int, object *unstructured.Unstructured) {
 	}
 	var converted []*translation
 	for _, rule := range about {
-		made, reason, problems := rule.translate()
+		made, reason, problems := rule.translate(spec.ignores())
 		if reason != "" {
 			message := because(reason) + problems
 			if len(spec.Rules) > 1 {
@@ -109,7 +109,7 @@ func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, 
 	if spec.WebhookConfiguration.TimeoutSeconds != nil || spec.WebhookTimeoutSeconds != nil {
 		o.differs("spec", "the timeout of the webhook is not converted: all policies have the same")
 	}
-	o.admitted, o.written = made.patterns, made.written
+	o.admitted, o.written, o.denies = made.patterns, made.written, made.denies
 	o.clusterMatch(rule)
 	if kindOf(object) == namespacedPolicy {
 		o.spec.MatchConstraints.NamespaceSelector = both(o.spec.MatchConstraints.NamespaceSelector,

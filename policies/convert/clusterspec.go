@@ -32,6 +32,15 @@ type clusterSpec struct {
 	UseServerSideApply             any `json:"useServerSideApply,omitempty"`
 }
 
+// ignores reports whether requests are admitted for which Kyverno has an error.
+func (s *clusterSpec) ignores() bool {
+	policy := s.WebhookConfiguration.FailurePolicy
+	if policy == nil {
+		policy = s.FailurePolicy
+	}
+	return policy != nil && *policy == admissionregistrationv1.Ignore
+}
+
 // actionOverride is another action in some namespaces.
 type actionOverride struct {
 	Action            string                `json:"action,omitempty"`

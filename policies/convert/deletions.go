@@ -17,6 +17,9 @@ func (o *original) defaultOperations(filters []clusterFilter) []policyv1alpha1.P
 	if o.admitted {
 		return operations[:2]
 	}
+	if o.denies {
+		return operations
+	}
 	const field = "spec.match.operations"
 	switch o.deletions() {
 	case deletionsMeant:

@@ -40,6 +40,8 @@ type original struct {
 	excludedUsers, excludedGroups []string
 	// admitted reports whether the original is not evaluated at deletions.
 	admitted bool
+	// denies reports whether the original is a rule with deny, which Kyverno evaluates at deletions too.
+	denies bool
 	// written is the rule in patterns, if the original is one.
 	written *Written
 	// values are parameters that are not in an object of their own.

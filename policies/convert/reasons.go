@@ -57,7 +57,7 @@ func Reasons() []Reason {
 		{Signatures, "it verifies signatures: Virtward does not verify those of images, see docs/from-kyverno.md"},
 		{Cleanup, "it deletes objects: Virtward does not delete objects"},
 		{Pattern, "a part of its patterns (validate.pattern, validate.anyPattern) has no equivalent" + rewriteKyverno},
-		{Deny, "it is written as conditions in JMESPath (validate.deny), and only CEL is converted" + rewriteKyverno},
+		{Deny, "a part of its conditions (validate.deny, preconditions) has no equivalent" + rewriteKyverno},
 		{ForEach, "it is written as a loop in JMESPath (validate.foreach), and only CEL is converted" + rewriteKyverno},
 		{PodSecurity, "it checks Pods with the Pod Security Standards (validate.podSecurity), and a virtual machine is not a Pod: keep the original"},
 		{Manifests, "it verifies signatures of manifests (validate.manifests): Virtward does not verify signatures"},

@@ -98,7 +98,7 @@ func TestReasons(t *testing.T) {
 		{convert.Unknown, object(kyverno, "FuturePolicy", "")},
 		{convert.Pattern, rule(vmFilter, "validate: {pattern: {}}")},
 		{convert.Pattern, rule(vmFilter, "validate: {anyPattern: []}")},
-		{convert.Deny, rule(vmFilter, "validate: {deny: {}}")},
+		{convert.Deny, rule(vmFilter, "validate: {deny: {conditions: {all: [{key: x, operator: Equals, value: x}]}}}")},
 		{convert.ForEach, rule(vmFilter, "validate: {foreach: []}")},
 		{convert.PodSecurity, rule(vmFilter, "validate: {podSecurity: {level: baseline}}")},
 		{convert.Manifests, rule(vmFilter, "validate: {manifests: {}}")},

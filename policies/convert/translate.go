@@ -25,6 +25,8 @@ type translation struct {
 	rule *clusterRule
 	// patterns reports whether the rule was written as patterns.
 	patterns bool
+	// denies reports whether the rule was written as conditions, which are evaluated at deletions too.
+	denies bool
 	// written is what the patterns were; nil for a rule in CEL.
 	written *Written
 	notes   []string
@@ -42,28 +44,45 @@ type Written struct {
 	typ      reflect.Type
 }
 
-// translate returns a rule in CEL, or the reason why there is none, with the parts that have no equivalent.
-func (r *clusterRule) translate() (made *translation, reason, problems string) {
+// translate returns a rule in CEL, or the reason why there is none, with the parts that have no equivalent. ignores reports whether
+// requests are admitted for which Kyverno has an error.
+func (r *clusterRule) translate(ignores bool) (made *translation, reason, problems string) {
 	reason = r.reason()
 	if reason == "" {
 		return &translation{rule: r}, "", ""
 	}
-	if reason != Pattern {
+	read := newPatterns()
+	var validations []admissionregistrationv1.Validation
+	var variables []admissionregistrationv1.Variable
+	switch reason {
+	case Pattern:
+		validations = read.applied(r, read.rule(r), ignores)
+	case Deny:
+		var reads bool
+		if validations, reads = read.denials(r, ignores); reads {
+			variables = []admissionregistrationv1.Variable{{Name: strings.TrimPrefix(subject, "variables."), Expression: "object == null ? oldObject : object"}}
+		}
+	default:
 		return nil, reason, ""
 	}
-	read := newPatterns()
-	validations := read.rule(r)
 	if len(read.order) > 0 {
 		var all []string
 		for _, at := range read.order[:min(len(read.order), maxProblems)] {
 			all = append(all, strings.TrimPrefix(at+": ", ": ")+read.problems[at])
 		}
-		return nil, Pattern, "; " + texts.OneLine(strings.Join(all, "; "))
+		return nil, reason, "; " + texts.OneLine(strings.Join(all, "; "))
 	}
 	rule, validate := *r, *r.Validate
-	validate.Pattern, validate.AnyPattern, validate.CEL = nil, nil, &celValidation{Expressions: validations}
+	validate.CEL = &celValidation{Expressions: validations, Variables: variables}
+	made = &translation{rule: &rule}
+	if reason == Pattern {
+		validate.Pattern, validate.AnyPattern = nil, nil
+		made.patterns, made.written = true, read.written
+	} else {
+		validate.Deny, made.denies = nil, true
+	}
+	rule.Preconditions = nil
 	rule.Validate = &validate
-	made = &translation{rule: &rule, patterns: true, written: read.written}
 	for _, at := range slices.Sorted(maps.Keys(read.notes)) {
 		made.notes = append(made.notes, at+": "+read.notes[at])
 	}

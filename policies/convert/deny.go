@@ -1,0 +1,464 @@
+package convert
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time" //nolint:depguard // durations are parsed; there is no clock here
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtward/virtward/api/apikinds"
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/texts"
+)
+
+// subject is the variable that has the object, or the old object at deletions, as Kyverno's conditions read it.
+const subject = "variables.subject"
+
+// evaluation is the result of conditions, which can be an error in Kyverno.
+type evaluation struct {
+	// ok is false if Kyverno has an error. is is the result otherwise; without ok, it can be an error in CEL too.
+	ok, is logic
+}
+
+// always reports whether the result is true for each request.
+func (e evaluation) always() bool { return e.ok.kind == logicTrue && e.is.kind == logicTrue }
+
+// conditions reads the conditions of a rule.
+type conditions struct {
+	*patterns
+
+	root ref
+	// object reports whether a condition reads the object.
+	object bool
+}
+
+// anyAll are conditions of which one of the first and all of the second must be true.
+type anyAll struct {
+	Any []clusterCondition `json:"any,omitempty"`
+	All []clusterCondition `json:"all,omitempty"`
+}
+
+// clusterCondition is one condition of Kyverno.
+type clusterCondition struct {
+	Key      any    `json:"key,omitempty"`
+	Operator string `json:"operator,omitempty"`
+	Value    any    `json:"value,omitempty"`
+	Message  string `json:"message,omitempty"`
+}
+
+// evaluate returns the result of conditions in one of their forms. A list is for all.
+func (c *conditions) evaluate(steps []string, value any) evaluation {
+	var read anyAll
+	if list, ok := value.([]any); ok {
+		value = map[string]any{"all": list}
+	}
+	fields, ok := value.(map[string]any)
+	if !ok {
+		c.fails(steps, "conditions are any and all, or a list")
+		return evaluation{yes, yes}
+	}
+	unknown, err := decodeValue(fields, &read)
+	if err != nil || len(unknown) > 0 {
+		c.fails(steps, "conditions have the fields key, operator, value and message below any and all, or in a list")
+		return evaluation{yes, yes}
+	}
+	// Kyverno stops at the first condition that decides, and at an error.
+	either, all := evaluation{yes, no}, evaluation{yes, yes}
+	if fields["any"] == nil {
+		either.is = yes
+	}
+	for i := len(read.Any) - 1; i >= 0; i-- {
+		one := c.condition(append(slices.Clone(steps), fmt.Sprintf("any[%d]", i)), &read.Any[i])
+		either.ok = guarded(one.ok, disjunction(one.is, either.ok))
+		either.is = disjunction(one.is, either.is)
+	}
+	for i := len(read.All) - 1; i >= 0; i-- {
+		one := c.condition(append(slices.Clone(steps), fmt.Sprintf("all[%d]", i)), &read.All[i])
+		all.ok = guarded(one.ok, disjunction(negated(one.is), all.ok))
+		all.is = conjunction(one.is, all.is)
+	}
+	return evaluation{conjunction(either.ok, all.ok), conjunction(either.is, all.is)}
+}
+
+// condition returns the result of one condition.
+func (c *conditions) condition(steps []string, one *clusterCondition) evaluation {
+	wrong := func(err error) evaluation {
+		c.fails(steps, "%s", err)
+		return evaluation{yes, yes}
+	}
+	operator, ok := conditionOperators()[one.Operator]
+	if !ok {
+		return wrong(fmt.Errorf("the operator %q is unknown", texts.Shorten(one.Operator, maxQuoted)))
+	}
+	key, ok := one.Key.(string)
+	if !ok {
+		return wrong(fmt.Errorf("the key must be one variable"))
+	}
+	if text, ok := one.Value.(string); ok {
+		if err := withoutVariables(text); err != nil {
+			return wrong(err)
+		}
+	}
+	asked, err := variableOf(strings.TrimSpace(key))
+	if err != nil {
+		return wrong(err)
+	}
+	if strings.TrimSpace(key) != key {
+		return wrong(fmt.Errorf("the key has spaces around its variable, so Kyverno reads a text"))
+	}
+	base, sure := c.resolve(steps, asked)
+	if !sure {
+		return evaluation{yes, yes}
+	}
+	var made evaluation
+	if asked.length || base.typ.Kind() == reflect.Slice && !opaque(base.typ) {
+		made, err = c.list(asked, base, operator, one.Value)
+	} else {
+		made, err = c.single(asked, base, operator, one.Value)
+	}
+	if err != nil {
+		return wrong(err)
+	}
+	return made
+}
+
+// resolve returns the value that the path of a query names; before its projection, if it has one.
+func (c *conditions) resolve(steps []string, asked *query) (ref, bool) {
+	text, groups := reflect.TypeFor[string](), reflect.TypeFor[[]string]()
+	user := func(missing string) string {
+		parts := "request.userInfo.username.split(':')"
+		return "(" + parts + ".size() >= 4 && request.userInfo.username.startsWith('system:serviceaccount:') ? " + parts + missing + " : '')"
+	}
+	requests := map[string]ref{
+		"request.operation":         {path: "request.operation", typ: text},
+		"request.namespace":         {path: "request.namespace", typ: text},
+		"request.userInfo.username": {path: "request.userInfo.username", typ: text},
+		"request.userInfo.groups":   {path: "request.userInfo.groups", typ: groups},
+		"serviceAccountName":        {path: user("[3]"), typ: text},
+		"serviceAccountNamespace":   {path: user("[2]"), typ: text},
+	}
+	if found, ok := requests[strings.Join(asked.path, ".")]; ok && asked.projects < 0 {
+		found.steps = asked.path
+		return found, true
+	}
+	if len(asked.path) < 3 || asked.path[0] != "request" || asked.path[1] != "object" {
+		c.fails(steps, "the variable %s is not converted", texts.Shorten(strings.Join(asked.path, "."), maxQuoted))
+		return ref{}, false
+	}
+	c.object = true
+	last := len(asked.path)
+	if asked.projects >= 0 {
+		last = asked.projects
+	}
+	found := c.root
+	for _, name := range asked.path[2:last] {
+		if !isObject(found.typ) {
+			c.fails(steps, "%s is below a field without fields: use a projection []", texts.Shorten(name, maxQuoted))
+			return ref{}, false
+		}
+		below, ok := c.child(found, name)
+		if !ok {
+			return ref{}, false
+		}
+		found = below
+	}
+	if asked.projects >= 0 && (found.typ.Kind() != reflect.Slice || opaque(found.typ)) {
+		c.fails(steps, "the projection is of no list")
+		return ref{}, false
+	}
+	return found, true
+}
+
+// single returns the result for one value.
+func (c *conditions) single(asked *query, base ref, operator operatorOf, operand any) (evaluation, error) {
+	class := classOf(base.typ)
+	if class == classNone {
+		return evaluation{}, fmt.Errorf("the field is an object, or its values have several forms")
+	}
+	if operator.exact && class == classText {
+		if _, isText := operand.(string); isText {
+			return evaluation{}, fmt.Errorf("the operators In and NotIn read a text as JSON: write a list")
+		}
+	}
+	made, err := operator.operandOf(class, operand)
+	if err != nil {
+		return evaluation{}, err
+	}
+	present := yes
+	value := base.path
+	if base.optional {
+		present, value = base.guard, base.sure
+	}
+	if !asked.optional {
+		return evaluation{present, made.of(value)}, nil
+	}
+	// A missing value, false and an empty text have the default.
+	if class == classBoolean {
+		present = guarded(present, test(value))
+	}
+	fallback, err := defaultOf(class, operator, operand, asked.byDefault)
+	if err != nil {
+		return evaluation{}, err
+	}
+	of := made.of(value)
+	if class == classText && asked.byDefault != "" {
+		present = guarded(present, compared(value, "!=", `""`))
+	}
+	if class == classText && asked.byDefault == "" && base.optional {
+		return evaluation{yes, made.of(base.path + `.orValue("")`)}, nil
+	}
+	if present.kind == logicTrue {
+		return evaluation{yes, of}, nil
+	}
+	if fallback {
+		return evaluation{yes, disjunction(negated(present), of)}, nil
+	}
+	return evaluation{yes, guarded(present, of)}, nil
+}
+
+// defaultOf returns the result for the default of a query about a field of a class.
+func defaultOf(field class, operator operatorOf, operand, byDefault any) (bool, error) {
+	var class class
+	switch value := byDefault.(type) {
+	case string:
+		class = classText
+		_, err := resource.ParseQuantity(value)
+		if _, isSpan := time.ParseDuration(value); field == classQuantity && err == nil && (isSpan != nil || value == "0") {
+			class = classQuantity
+		}
+	case bool:
+		class = classBoolean
+	case float64:
+		class = classInteger
+		n, err := integerOf(value)
+		if err != nil {
+			return false, err
+		}
+		byDefault = n
+	default:
+		return false, fmt.Errorf("the default of the variable has another form than the field")
+	}
+	made, err := operator.operandOf(class, operand)
+	if err != nil {
+		return false, fmt.Errorf("its default: %w", err)
+	}
+	return made.holds(byDefault), nil
+}
+
+// elementOf returns the field that a projection reads of each element. It is false if there is none, which is noted.
+func (c *conditions) elementOf(asked *query, element ref) (field ref, ok bool, err error) {
+	if asked.projects < 0 {
+		return element, true, nil
+	}
+	for _, step := range asked.path[asked.projects:] {
+		if !isObject(element.typ) {
+			return ref{}, false, fmt.Errorf("%s is below a field without fields", texts.Shorten(step, maxQuoted))
+		}
+		below, ok := c.child(element, step)
+		if !ok {
+			return ref{}, false, nil
+		}
+		element = below
+	}
+	return element, true, nil
+}
+
+// compares returns an error if an operator does not compare the elements of a list.
+func (o operatorOf) compares(class class, operand any) error {
+	switch {
+	case o.elements == aggregateNone:
+		return fmt.Errorf("the operator does not compare the elements of a list: use AnyIn, AllIn, AnyNotIn or AllNotIn")
+	case class == classNone:
+		return fmt.Errorf("the elements of the list are objects, or have several forms")
+	case o.exact && class != classText:
+		return fmt.Errorf("the operators In and NotIn fail for a list of other values than texts")
+	}
+	values, isList := operand.([]any)
+	if o.exact && (!isList || slices.ContainsFunc(values, func(v any) bool { text, ok := v.(string); return !ok || wild(text) })) {
+		return fmt.Errorf("the operators In and NotIn compare a list with a list of texts without wildcards")
+	}
+	return nil
+}
+
+// list returns the result for a list: of its elements, or of their number.
+func (c *conditions) list(asked *query, base ref, operator operatorOf, operand any) (evaluation, error) {
+	if base.typ.Kind() != reflect.Slice || opaque(base.typ) {
+		return evaluation{}, fmt.Errorf("length() is converted for lists only")
+	}
+	if list, ok := asked.byDefault.([]any); asked.optional && (!ok || len(list) > 0) {
+		return evaluation{}, fmt.Errorf("the default of a list must be `[]`")
+	}
+	name, done := c.name(base)
+	defer done()
+	element, ok, err := c.elementOf(asked, ref{path: name, typ: elem(base.typ), steps: base.steps})
+	if err != nil || !ok {
+		return evaluation{yes, yes}, err
+	}
+	present, list, has, value := yes, base.path, yes, element.path
+	if element.optional {
+		has, value = element.guard, element.sure
+	}
+	if base.optional {
+		present, list = base.guard, base.sure
+	}
+	if asked.optional && base.optional {
+		present, list = yes, base.path+".orValue([])"
+	}
+	if asked.length {
+		if has.kind != logicTrue {
+			list += ".filter(" + name + ", " + has.String() + ")"
+		}
+		made, err := operator.operandOf(classInteger, operand)
+		if err != nil {
+			return evaluation{}, err
+		}
+		return evaluation{present, made.of(list + ".size()")}, nil
+	}
+	class := classOf(element.typ)
+	if err := operator.compares(class, operand); err != nil {
+		return evaluation{}, err
+	}
+	made, err := operator.operandOf(class, operand)
+	if err != nil {
+		return evaluation{}, err
+	}
+	tested := made.of(value)
+	var is logic
+	if operator.elements == aggregateSome {
+		is = test(list + ".exists(" + name + ", " + guarded(has, tested).String() + ")")
+	} else {
+		is = test(list + ".all(" + name + ", " + disjunction(negated(has), tested).String() + ")")
+	}
+	if asked.projects >= 0 { // a projection of a missing list has no value, with which every condition is false
+		return evaluation{yes, guarded(present, is)}, nil
+	}
+	return evaluation{present, is}, nil
+}
+
+// applied adds the preconditions of a rule in patterns to its validations.
+func (p *patterns) applied(r *clusterRule, validations []admissionregistrationv1.Validation, ignores bool) []admissionregistrationv1.Validation {
+	if r.Preconditions == nil || len(p.problems) > 0 {
+		return validations
+	}
+	var applies evaluation
+	for i, typ := range r.machines(operations[:2]) {
+		read := &conditions{patterns: p, root: ref{path: "object", typ: typ}}
+		one := read.evaluate([]string{"preconditions"}, r.Preconditions)
+		if i > 0 && (one.is.String() != applies.is.String() || one.ok.String() != applies.ok.String()) {
+			p.fails([]string{"preconditions"}, "its kinds have other fields: write one rule for each kind")
+		}
+		applies = one
+	}
+	skipped := negated(applies.is)
+	if ignores {
+		skipped = negated(guarded(applies.ok, applies.is))
+	}
+	made := slices.Clone(validations)
+	for i := range made {
+		if skipped.kind != logicFalse {
+			made[i].Expression = skipped.String() + " || (" + made[i].Expression + ")"
+		}
+		if n := len(made[i].Expression); n > maxExpression {
+			p.fails([]string{"preconditions"}, "it becomes an expression of %d bytes, and a policy can have %d: split the rule", n, maxExpression)
+		}
+	}
+	if applies.ok.kind == logicTrue {
+		if p.written != nil && skipped.kind != logicFalse {
+			p.written.Skipped = skipped.String() + " || (" + p.written.Skipped + ")"
+		}
+		return made
+	}
+	p.written = nil // a test of Kyverno has no result for an error
+	if !ignores {
+		made = slices.Insert(made, 0, admissionregistrationv1.Validation{Expression: applies.ok.String(), Message: "a precondition of the rule " + strconv.Quote(texts.Shorten(r.Name, maxQuoted)) + " reads a missing field"})
+	}
+	return made
+}
+
+// machines returns the types of the kinds that a rule matches with some operations.
+func (r *clusterRule) machines(of []policyv1alpha1.PolicyOperation) []reflect.Type {
+	var all []reflect.Type
+	cells := r.cells(operations)
+	for _, kind := range apikinds.Machines() {
+		if slices.ContainsFunc(of, func(o policyv1alpha1.PolicyOperation) bool {
+			return cells[cell{policyv1alpha1.PolicyKind(kind.Kind), o}]
+		}) {
+			all = append(all, kind.Type)
+		}
+	}
+	return all
+}
+
+// denials returns the validations of a rule with deny, and whether they read the variable subject.
+func (p *patterns) denials(r *clusterRule, ignores bool) (validations []admissionregistrationv1.Validation, reads bool) {
+	deny, _ := r.Validate.Deny.(map[string]any)
+	if deny == nil || len(deny) > 1 || len(deny) == 1 && deny["conditions"] == nil {
+		p.fails([]string{"deny"}, "it must have conditions, and nothing else")
+		return nil, false
+	}
+	var first *logic
+	var parts []logic
+	base := "object"
+	if len(r.machines(operations[2:])) > 0 {
+		base = subject
+	}
+	for _, typ := range r.machines(operations) {
+		read := &conditions{patterns: p, root: ref{path: base, typ: typ}}
+		applies, denies := evaluation{yes, yes}, evaluation{yes, yes}
+		if r.Preconditions != nil {
+			applies = read.evaluate([]string{"preconditions"}, r.Preconditions)
+		}
+		if len(deny) > 0 {
+			denies = read.evaluate([]string{"deny", "conditions"}, deny["conditions"])
+		}
+		reads = reads || read.object && base == subject
+		holds := disjunction(negated(applies.is), guarded(denies.ok, negated(denies.is)))
+		holds = guarded(applies.ok, holds)
+		if ignores { // what Kyverno has an error for is admitted
+			holds = negated(conjunction(applies.ok, applies.is, denies.ok, denies.is))
+		}
+		if parts = []logic{holds}; applies.always() && denies.ok.kind == logicTrue && denies.is.kind == logicAny {
+			parts = nil
+			for _, one := range denies.is.parts {
+				parts = append(parts, negated(one))
+			}
+		}
+		if first != nil && first.String() != holds.String() {
+			p.fails(nil, "its kinds have other fields: write one rule for each kind")
+		}
+		first = &holds
+	}
+	if len(p.problems) > 0 || first == nil {
+		return nil, reads
+	}
+	if first.kind == logicTrue {
+		p.fails(nil, "no object meets its conditions")
+		return nil, reads
+	}
+	return p.denying(r, parts), reads
+}
+
+// denying returns a validation for each part of a rule with deny.
+func (p *patterns) denying(r *clusterRule, parts []logic) []admissionregistrationv1.Validation {
+	message := strings.TrimSpace(r.Validate.Message)
+	if message == "" {
+		message = "the object meets the conditions of the rule " + strconv.Quote(texts.Shorten(r.Name, maxQuoted))
+	}
+	if strings.Contains(message, "{{") {
+		p.notes["message"] = "its variables are not replaced: write a messageExpression"
+	}
+	var made []admissionregistrationv1.Validation
+	for _, part := range parts {
+		if n := len(part.String()); n > maxExpression {
+			p.fails(nil, "it becomes an expression of %d bytes, and a policy can have %d: split the rule", n, maxExpression)
+			return nil
+		}
+		made = append(made, admissionregistrationv1.Validation{Expression: part.String(), Message: message})
+	}
+	return made
+}

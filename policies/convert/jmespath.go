@@ -1,0 +1,108 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// query is the part of JMESPath that has an equivalent: a path, with at most one projection, a default, and length().
+type query struct {
+	path []string
+	// projects is how many steps are before the projection; -1 without one.
+	projects int
+	// byDefault is the value if the path has none; a nil list stands for an empty one.
+	byDefault any
+	optional  bool
+	length    bool
+}
+
+// wholeVariable is a text that is one variable.
+var wholeVariable = regexp.MustCompile(`^\{\{((?:[^{}])*)\}\}$`)
+
+// variableOf returns the query of a text that is one variable.
+func variableOf(text string) (*query, error) {
+	parts := wholeVariable.FindStringSubmatch(text)
+	if parts == nil {
+		return nil, fmt.Errorf("the key must be one variable, such as {{ request.object.spec.runStrategy }}")
+	}
+	return parsedQuery(strings.TrimSpace(parts[1]))
+}
+
+// queryStep is a step of a path, with the projection after it.
+var queryStep = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_]*)|"([^"\\]+)")(\[\]|\[\*\])?`)
+
+// call is length() of something.
+var call = regexp.MustCompile(`^length\(\s*(.*?)\s*\)$`)
+
+// maxQuery bounds the text of a query, in bytes.
+const maxQuery = 1024
+
+// parsedQuery reads a query.
+func parsedQuery(text string) (*query, error) {
+	if len(text) > maxQuery {
+		return nil, fmt.Errorf("a variable has more than %d bytes", maxQuery)
+	}
+	if parts := call.FindStringSubmatch(text); parts != nil {
+		made, err := parsedQuery(parts[1])
+		if err != nil {
+			return nil, err
+		}
+		if made.length {
+			return nil, fmt.Errorf("length() of a number is an error")
+		}
+		made.length = true
+		return made, nil
+	}
+	made := &query{projects: -1}
+	rest := text
+	for {
+		step := queryStep.FindStringSubmatch(rest)
+		if step == nil {
+			return nil, unsupportedQuery(text)
+		}
+		made.path = append(made.path, step[1]+step[2])
+		rest = rest[len(step[0]):]
+		if step[3] != "" {
+			if made.projects >= 0 {
+				return nil, fmt.Errorf("%q has two projections", text)
+			}
+			made.projects = len(made.path)
+		}
+		if !strings.HasPrefix(rest, ".") {
+			break
+		}
+		rest = rest[1:]
+	}
+	rest = strings.TrimSpace(rest)
+	if rest == "" {
+		return made, nil
+	}
+	rest, ok := strings.CutPrefix(rest, "||")
+	if !ok {
+		return nil, unsupportedQuery(text)
+	}
+	made.optional = true
+	if made.byDefault, ok = literal(strings.TrimSpace(rest)); !ok {
+		return nil, unsupportedQuery(text)
+	}
+	return made, nil
+}
+
+// literal returns the value of a literal of JMESPath.
+func literal(text string) (value any, ok bool) {
+	n := len(text)
+	switch {
+	case n >= 2 && text[0] == '\'' && text[n-1] == '\'':
+		return text[1 : n-1], !strings.ContainsAny(text[1:n-1], `'\`)
+	case n >= 2 && text[0] == '`' && text[n-1] == '`' && !strings.ContainsAny(text[1:n-1], "`\\"):
+		err := json.Unmarshal([]byte(text[1:n-1]), &value)
+		return value, err == nil
+	}
+	return nil, false
+}
+
+func unsupportedQuery(text string) error {
+	return fmt.Errorf("%q has a part of JMESPath that is not converted: a path, one projection, || with a literal and length() are", text)
+}
