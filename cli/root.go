@@ -13,6 +13,7 @@ import (
 	"github.com/virtward/virtward/cli/goldenimages"
 	"github.com/virtward/virtward/cli/killswitch"
 	"github.com/virtward/virtward/cli/labels"
+	"github.com/virtward/virtward/cli/lsp"
 	"github.com/virtward/virtward/cli/migration"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/ova"
@@ -68,6 +69,7 @@ The exit code is 0 for success, 1 if a virtual machine is rejected or a command 
 		labels.NewCommand(program),
 		audit.NewCommand(program),
 		policy.NewCommand(program),
+		lsp.NewCommand(program),
 		plugin.NewCommand(program),
 		template.NewCommand(program),
 		ova.NewCommand(program),
