@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
 	"strings"
 
+	"github.com/virtward/virtward/exportserver/rawfile"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/web"
 )
@@ -46,7 +46,7 @@ type section struct {
 }
 
 func openPath(f *transfer.File, offset, length int64) (io.ReadCloser, error) {
-	file, err := os.Open(f.Path)
+	file, err := rawfile.Open(f.Path) // a link or a named pipe in the volume is not opened
 	if err != nil {
 		return nil, fmt.Errorf("opening the file of the volume: %w", err)
 	}
