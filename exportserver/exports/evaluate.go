@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
@@ -17,6 +18,9 @@ import (
 
 // MaxTemplate bounds the template of an export in bytes of JSON: the plan of the server is stored in a Secret.
 const MaxTemplate = 512 << 10
+
+// maxQuoted bounds a text of a template in a message, in bytes.
+const maxQuoted = 100
 
 // Outcome is what an export of a template needs.
 type Outcome struct {
@@ -171,6 +175,18 @@ func (m *machine) source(of *v1beta1.VirtualMachineTemplateExport, template *v1b
 		*text = value
 	}
 	found.Namespace = cmp.Or(found.Namespace, of.Namespace)
+	for _, of := range []struct {
+		text   string
+		faults []string
+	}{
+		{found.Name, validation.IsDNS1123Subdomain(found.Name)},
+		{found.Namespace, validation.IsDNS1123Label(found.Namespace)},
+		{volume, validation.IsDNS1123Subdomain(volume)},
+	} {
+		if len(of.faults) > 0 {
+			return nil, fault(v1beta1.ReasonNotExportable, "%s: the content of the volume %s: %q is not a name: %s", path, texts.Shorten(volume, maxQuoted), texts.Shorten(of.text, maxQuoted), of.faults[0])
+		}
+	}
 	return found, nil
 }
 
@@ -178,7 +194,7 @@ func (m *machine) source(of *v1beta1.VirtualMachineTemplateExport, template *v1b
 func (d *dataVolume) source(path string) (*v1beta1.ExportSource, *Fault) {
 	if r := d.Spec.SourceRef; r != nil {
 		if kind := cmp.Or(r.Kind, apikinds.DataSource); kind != apikinds.DataSource {
-			return nil, fault(v1beta1.ReasonNotExportable, "%s.sourceRef.kind: %s is not known", path, texts.Shorten(kind, 100))
+			return nil, fault(v1beta1.ReasonNotExportable, "%s.sourceRef.kind: %s is not known", path, texts.Shorten(kind, maxQuoted))
 		}
 		return &v1beta1.ExportSource{Kind: apikinds.DataSource, Namespace: r.Namespace, Name: r.Name}, nil
 	}
@@ -188,7 +204,7 @@ func (d *dataVolume) source(path string) (*v1beta1.ExportSource, *Fault) {
 		}
 	}
 	for source := range d.Spec.Source {
-		return nil, fault(v1beta1.ReasonNotExportable, "%s.source.%s: the content is not in the cluster: make a volume of it, and refer to that with source.pvc", path, texts.Shorten(source, 100))
+		return nil, fault(v1beta1.ReasonNotExportable, "%s.source.%s: the content is not in the cluster: make a volume of it, and refer to that with source.pvc", path, texts.Shorten(source, maxQuoted))
 	}
 	return nil, fault(v1beta1.ReasonNotExportable, "%s: it has no source", path)
 }

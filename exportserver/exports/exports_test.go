@@ -49,6 +49,9 @@ func TestEvaluate(t *testing.T) {
 			want: "NotExportable: spec.virtualMachine.spec.dataVolumeTemplates[0].spec: the content of the volume a depends on the parameter OF, which has no value in the template",
 		},
 		"a namespace of a parameter": {spec: `{"source":{"pvc":{"namespace":"${OF}","name":"a"}}}`, want: "NotExportable: "},
+		"no name":                    {spec: `{"source":{"pvc":{"namespace":"templates"}}}`, want: `NotExportable: spec.virtualMachine.spec.dataVolumeTemplates[0].spec: the content of the volume a: "" is not a name: `},
+		"a long name":                {spec: `{"source":{"pvc":{"name":"` + strings.Repeat("a", 254) + `"}}}`, want: "NotExportable: "},
+		"a namespace that is none":   {spec: `{"source":{"pvc":{"namespace":"a/b","name":"a"}}}`, want: `NotExportable: spec.virtualMachine.spec.dataVolumeTemplates[0].spec: the content of the volume a: "a/b" is not a name: `},
 		"a URL":                      {spec: `{"source":{"http":{"url":"https://example.com/a"}}}`, want: "NotExportable: spec.virtualMachine.spec.dataVolumeTemplates[0].spec.source.http: the content is not in the cluster"},
 		"no source":                  {spec: `{}`, want: "NotExportable: spec.virtualMachine.spec.dataVolumeTemplates[0].spec: it has no source"},
 		"another kind":               {spec: `{"sourceRef":{"kind":"Image","name":"debian"}}`, want: "NotExportable: "},
@@ -155,4 +158,28 @@ func TestPod(t *testing.T) {
 	if links := Links("templates", material, outside); links.External.URL != "https://0123.exports.example.com/export.ova" || links.External.Cert != "authority" {
 		t.Errorf("got %+v", links)
 	}
+}
+
+// FuzzEvaluate holds that no template panics, and that each volume has a source or the outcome a fault.
+func FuzzEvaluate(f *testing.F) {
+	for _, spec := range []string{`{"source":{"pvc":{"name":"${FROM}"}}}`, `{"sourceRef":{"kind":"DataSource","name":"${{OF}}"}}`, `{"source":{"pvc":null}}`, `{"source":{"blank":{}}}`, `[]`} {
+		f.Add(string(templateOf(spec).Spec.VirtualMachine.Raw), "FROM", "wheel")
+	}
+	f.Fuzz(func(t *testing.T, machine, parameter, value string) {
+		template := &v1beta1.VirtualMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "templates", Name: "mill"}}
+		template.Spec.VirtualMachine = &runtime.RawExtension{Raw: []byte(machine)}
+		template.Spec.Parameters = []v1beta1.Parameter{{Name: parameter, Value: value}}
+		o := Evaluate(sample("images"), template)
+		if o.Fault != nil {
+			if o.Fault.Reason == "" || o.Fault.Message == "" {
+				t.Errorf("got the fault %+v", o.Fault)
+			}
+			return
+		}
+		for _, v := range o.Volumes {
+			if v.Source.Kind == "" || v.Source.Namespace != "templates" && v.Source.Namespace != "images" {
+				t.Errorf("got the volume %+v", v)
+			}
+		}
+	})
 }

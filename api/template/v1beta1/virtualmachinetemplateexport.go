@@ -135,7 +135,7 @@ type VirtualMachineTemplateExportStatus struct {
 	// The name of the file.
 	//
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=512
 	FileName string `json:"fileName,omitempty"`
 
 	// The size of the OVA in bytes.
