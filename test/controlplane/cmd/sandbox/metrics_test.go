@@ -55,6 +55,8 @@ var absent = map[string]string{ //nolint:gosec // names of metrics
 	"virtward_template_export_bytes_total":                   "no template is exported",
 	"virtward_template_export_seconds_bucket":                "no template is exported",
 	"virtward_template_imports_total":                        "no appliance is imported",
+	"virtward_template_imports_active":                       "no appliance is imported",
+	"virtward_template_import_stalled_seconds":               "no appliance is imported",
 	"virtward_template_import_bytes_total":                   "no appliance is imported",
 	"virtward_template_import_seconds_bucket":                "no appliance is imported",
 	"virtward_virtual_image_import_failures_total":           "no import fails",
