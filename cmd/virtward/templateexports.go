@@ -58,7 +58,7 @@ the leader is active.`,
 
 func (o *exportsOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
-	o.server.addFlags(flags, "virtward-export-server", "192Mi")
+	o.server.addFlags(flags, "virtward-export-server", "128Mi")
 	flags.StringVar(&o.outside.Domain, "ingress-domain", "", "domain of the hosts of Ingresses, one for each export; without one, exports have no link outside of the cluster")
 	flags.StringVar(&o.outside.Class, "ingress-class", "", "class of the Ingresses; by default that of the cluster")
 	flags.StringArrayVar(&o.annotations, "ingress-annotation", nil, "an annotation of the Ingresses, NAME=VALUE; can be repeated")
