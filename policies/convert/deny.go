@@ -417,17 +417,8 @@ func (p *patterns) denials(r *clusterRule, ignores bool) (validations []admissio
 			denies = read.evaluate([]string{"deny", "conditions"}, deny["conditions"])
 		}
 		reads = reads || read.object && base == subject
-		holds := disjunction(negated(applies.is), guarded(denies.ok, negated(denies.is)))
-		holds = guarded(applies.ok, holds)
-		if ignores { // what Kyverno has an error for is admitted
-			holds = negated(conjunction(applies.ok, applies.is, denies.ok, denies.is))
-		}
-		if parts = []logic{holds}; applies.always() && denies.ok.kind == logicTrue && denies.is.kind == logicAny {
-			parts = nil
-			for _, one := range denies.is.parts {
-				parts = append(parts, negated(one))
-			}
-		}
+		var holds logic
+		holds, parts = admitted(&applies, &denies, ignores)
 		if first != nil && first.String() != holds.String() {
 			p.fails(nil, "its kinds have other fields: write one rule for each kind")
 		}
@@ -441,6 +432,21 @@ func (p *patterns) denials(r *clusterRule, ignores bool) (validations []admissio
 		return nil, reads
 	}
 	return p.denying(r, parts), reads
+}
+
+// admitted is what holds for an object that a rule with deny admits, as a whole and in parts, each of which must hold.
+func admitted(applies, denies *evaluation, ignores bool) (holds logic, parts []logic) {
+	holds = guarded(applies.ok, disjunction(negated(applies.is), guarded(denies.ok, negated(denies.is))))
+	if ignores { // what Kyverno has an error for is admitted
+		holds = negated(conjunction(applies.ok, applies.is, denies.ok, denies.is))
+	}
+	if !applies.always() || denies.ok.kind != logicTrue || denies.is.kind != logicAny {
+		return holds, []logic{holds}
+	}
+	for _, one := range denies.is.parts {
+		parts = append(parts, negated(one))
+	}
+	return holds, parts
 }
 
 // denying returns a validation for each part of a rule with deny.
