@@ -3,6 +3,7 @@ package templateexport
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,8 @@ type observed struct {
 	request *v1beta1.VirtualMachineTemplateExport
 	pod     *corev1.Pod
 	service *corev1.Service
-	// volumes are the DataVolumes of the disks in the status, and claims what they have made.
+	// volumes are the DataVolumes of the disks in the status, and claims what they have made. They are not read while there is a pod, unless
+	// the export has failed.
 	volumes []*cdiv1beta1.DataVolume
 	claims  []*corev1.PersistentVolumeClaim
 	// unguarded says why the export is not trusted; empty if it is.
@@ -44,9 +46,6 @@ type observed struct {
 // observe reads what the plan needs.
 func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachineTemplateExport) (*observed, error) {
 	o := &observed{request: request, now: r.Clock.Now()}
-	if request.DeletionTimestamp != nil {
-		return o, nil
-	}
 	var err error
 	if o.unguarded, err = r.Guards.Missing(ctx, request); err != nil {
 		return nil, err
@@ -54,15 +53,8 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 	if o.pod, err = requests.Read(ctx, r.Client, request.Namespace, exports.Servers.PodName(request.UID), &corev1.Pod{}); err != nil {
 		return nil, err
 	}
-	for i := range request.Status.Disks {
-		volume, err := requests.Read(ctx, r.Client, request.Namespace, request.Status.Disks[i].Name, &cdiv1beta1.DataVolume{})
-		if err != nil {
-			return nil, err
-		}
-		o.volumes = append(o.volumes, volume)
-	}
-	if isFailed(request) {
-		return o, nil
+	if isFailed(request) || request.DeletionTimestamp != nil {
+		return o, r.observeVolumes(ctx, o)
 	}
 	if request.Status.FileName == "" || o.pod == nil {
 		if err := r.evaluate(ctx, o); err != nil {
@@ -70,15 +62,35 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 		}
 	}
 	if o.pod == nil {
+		if err := r.observeVolumes(ctx, o); err != nil {
+			return nil, err
+		}
 		return o, r.observeClaims(ctx, o)
 	}
 	if o.service, err = requests.Read(ctx, r.Client, request.Namespace, exports.Servers.Name(exports.Servers.Suffix(o.pod)), &corev1.Service{}); err != nil {
 		return nil, err
 	}
-	if o.isOwnPod() && o.isComplete() && o.pod.Status.PodIP != "" {
+	if o.isOwnPod() && o.isComplete() && listens(o.pod) {
 		o.server, o.silence = r.Prober.Status(ctx, o.pod, request.Status.Links.Internal)
 	}
 	return o, nil
+}
+
+// listens reports whether the kubelet can connect to a pod. The others are not asked: each could keep a worker for the time of a probe.
+func listens(pod *corev1.Pod) bool {
+	return pod.Status.PodIP != "" && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Ready })
+}
+
+// observeVolumes reads the clones.
+func (r *Reconciler) observeVolumes(ctx context.Context, o *observed) error {
+	for i := range o.request.Status.Disks {
+		volume, err := requests.Read(ctx, r.Client, o.request.Namespace, o.request.Status.Disks[i].Name, &cdiv1beta1.DataVolume{})
+		if err != nil {
+			return err //nolint:wrapcheck // it says what was read
+		}
+		o.volumes = append(o.volumes, volume)
+	}
+	return nil
 }
 
 // evaluate reads the template, and finds where the content of its volumes is.

@@ -49,8 +49,8 @@ type decision struct {
 // plan decides what comes next.
 func (o *observed) plan(limits Limits) decision {
 	switch {
-	case o.request.DeletionTimestamp != nil:
-		return decision{progress: progress{unchanged: true}}
+	case o.request.DeletionTimestamp != nil: // a finalizer of others can keep it
+		return o.cleanUp()
 	case o.request.Status.Expires != nil && !o.now.Before(o.request.Status.Expires.Time):
 		return decision{steps: []requests.Step{{Verb: requests.Remove, Object: o.request}}, progress: progress{unchanged: true}}
 	case isFailed(o.request):
@@ -186,7 +186,7 @@ func (o *observed) served() decision {
 	}
 	if s.Phase == exportserver.PhaseMeasuring {
 		d := works(v1beta1.ReasonMeasuring, "the volumes are read for the first time", measureInterval)
-		d.progress.percent = fmt.Sprintf("%d%%", 100*s.Done/max(1, s.All))
+		d.progress.percent = fmt.Sprintf("%.0f%%", 100*float64(s.Done)/float64(max(1, s.All))) // the pod says any numbers
 		if s.Problem != nil {
 			d.progress.message += requests.Quoted(s.Problem.Message)
 		}
@@ -197,7 +197,7 @@ func (o *observed) served() decision {
 	}}
 }
 
-// cleanUp deletes what a failed export created.
+// cleanUp deletes what an export created that failed or is deleted.
 func (o *observed) cleanUp() decision {
 	d := decision{progress: progress{unchanged: true}}
 	if o.pod != nil && o.isOwnPod() && o.pod.DeletionTimestamp == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -59,7 +60,10 @@ type cluster struct {
 	// answer is the status of pods; it is ready if it is nil. silent pods answer nothing.
 	answer *exportserver.Status
 	silent bool
-	told   []string
+	// starting pods do not listen yet. asked counts the statuses that were asked for.
+	starting bool
+	asked    int
+	told     []string
 }
 
 func newCluster(t *testing.T, change ...func(*v1beta1.VirtualMachineTemplateExport)) *cluster {
@@ -88,6 +92,7 @@ func newCluster(t *testing.T, change ...func(*v1beta1.VirtualMachineTemplateExpo
 // Status implements templateexport.Prober.
 func (c *cluster) Status(_ context.Context, pod *corev1.Pod, link *v1beta1.ExportLink) (*exportserver.Status, error) {
 	suffix := exports.Servers.Suffix(pod)
+	c.asked++
 	switch {
 	case !strings.HasPrefix(link.URL, "https://"+exports.Servers.Host(pod.Namespace, suffix)+":8443/") || link.Cert == "" || pod.Annotations[exports.AnnotationStatusToken] == "":
 		return nil, fmt.Errorf("the link %s is not that of the pod", link.URL)
@@ -127,7 +132,7 @@ func (c *cluster) plays(t *testing.T) {
 	must(t, c.server.List(t.Context(), pods))
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; pod.Status.PodIP == "" {
-			pod.Status.Phase, pod.Status.PodIP = corev1.PodRunning, "10.0.0.1"
+			pod.Status.Phase, pod.Status.PodIP, pod.Status.ContainerStatuses = corev1.PodRunning, "10.0.0.1", []corev1.ContainerStatus{{Name: "server", Ready: !c.starting}}
 			must(t, c.server.Status().Update(t.Context(), pod))
 		}
 	}
@@ -248,6 +253,8 @@ func TestExport(t *testing.T) {
 	if diff := cmp.Diff([]string{"snapshot images/debian-1", "claim catalogue/data"}, sources); diff != "" {
 		t.Errorf("the clones (-want +got):\n%s", diff)
 	}
+	c.answer = &exportserver.Status{Phase: exportserver.PhaseMeasuring, Done: math.MaxInt64 / 2, All: math.MaxInt64}
+	c.drive(t, all, func() bool { return c.stored(t).Status.Progress == "50%" })
 	c.answer = &exportserver.Status{Phase: exportserver.PhaseMeasuring, Done: 1, All: 4, Problem: &transfer.Problem{Message: "the disk is slow"}}
 	c.drive(t, all, func() bool { return c.stored(t).Status.Progress == "25%" })
 	if progressing := meta.FindStatusCondition(c.stored(t).Status.Conditions, v1beta1.RequestProgressing); progressing.Reason != v1beta1.ReasonMeasuring || !strings.HasSuffix(progressing.Message, "the disk is slow") {
@@ -297,6 +304,28 @@ func TestKills(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestPodStarts holds that a pod is asked for its status when it listens, and not before.
+func TestPodStarts(t *testing.T) {
+	c := newCluster(t)
+	c.starting = true
+	rounds := 0
+	c.drive(t, unbounded(), func() bool { rounds++; return rounds > 10 })
+	if progressing := meta.FindStatusCondition(c.stored(t).Status.Conditions, v1beta1.RequestProgressing); c.asked > 0 || progressing.Reason != v1beta1.ReasonPreparing || progressing.Message != "the server starts" {
+		t.Errorf("it was asked %d times, and the export is %+v", c.asked, progressing)
+	}
+}
+
+// TestFinalizer holds that an export which a finalizer of others keeps serves nothing after its time.
+func TestFinalizer(t *testing.T) {
+	c := newCluster(t, func(r *v1beta1.VirtualMachineTemplateExport) { r.Finalizers = []string{"example.com/keep"} })
+	c.drive(t, unbounded(), c.serving(t))
+	c.clock.SetTime(began.Add(3 * time.Hour))
+	c.drive(t, unbounded(), func() bool { return len(c.left(t)) == 0 })
+	if stored := c.stored(t); stored == nil || stored.DeletionTimestamp == nil {
+		t.Errorf("the export is %+v", stored)
 	}
 }
 

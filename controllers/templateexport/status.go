@@ -145,6 +145,7 @@ type kept = statuses.Memory[*v1beta1.VirtualMachineTemplateExport, v1beta1.Virtu
 // remembers writes the status if it changed. The error is Conflict if the export changed after it was read.
 func (r *Reconciler) remembers(ctx context.Context, o *observed, p *progress) error {
 	var told []events.Event
+	first := o.request.Status.Expires == nil // another pod does not end an export again
 	_, err := r.kept.Write(ctx, o.request, statusOf(o, p, &r.Limits), func(before, after *v1beta1.VirtualMachineTemplateExportStatus) []events.Event {
 		told = nil
 		if requests.Changed(before.Conditions, after.Conditions) {
@@ -155,7 +156,7 @@ func (r *Reconciler) remembers(ctx context.Context, o *observed, p *progress) er
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	if len(told) > 0 && p.state != working {
+	if len(told) > 0 && (p.state == hasFailed || p.state == ready && first) {
 		r.Metrics.ended(p, o)
 	}
 	return nil

@@ -12,12 +12,17 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/ovf"
+	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/texts"
 )
 
-// MaxTemplate bounds the template of an export in bytes of JSON: the plan of the server is stored in a Secret.
-const MaxTemplate = 512 << 10
+// MaxTemplate bounds the spec of the template of an export in bytes of JSON, and maxServed the template with its labels and annotations: the
+// plan of the server is stored in a Secret, and the server reads at most transfer.MaxBytes of it.
+const (
+	MaxTemplate = 512 << 10
+	maxServed   = transfer.MaxBytes - 64<<10
+)
 
 // maxQuoted bounds a text of a template in a message, in bytes.
 const maxQuoted = 100
@@ -72,9 +77,15 @@ func Evaluate(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.Virtua
 		o.Fault = fault(v1beta1.ReasonNotExportable, "the template has %d volumes with content, and at most %d are exported", len(export.Contents), v1beta1.MaxExportDisks)
 		return o
 	}
-	if data, err := json.Marshal(template.Spec); err != nil || len(data) > MaxTemplate {
-		o.Fault = fault(v1beta1.ReasonNotExportable, "the template has more than %d KiB", MaxTemplate>>10)
-		return o
+	for _, part := range []struct {
+		name string
+		part any
+		most int
+	}{{"spec of the template", template.Spec, MaxTemplate}, {"template with its labels and annotations", served(template), maxServed}} {
+		if data, err := json.Marshal(part.part); err != nil || len(data) > part.most {
+			o.Fault = fault(v1beta1.ReasonNotExportable, "the %s has more than %d KiB", part.name, part.most>>10)
+			return o
+		}
 	}
 	m, err := machineOf(template)
 	if err != nil {
@@ -95,6 +106,13 @@ func Evaluate(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.Virtua
 		}
 	}
 	return o
+}
+
+// served is a template as the plan of a server has it.
+func served(template *v1beta1.VirtualMachineTemplate) *v1beta1.VirtualMachineTemplate {
+	template = template.DeepCopy()
+	template.ManagedFields, template.Status = nil, v1beta1.VirtualMachineTemplateStatus{}
+	return template
 }
 
 // machine is what is read of a VirtualMachine whose texts can refer to parameters.

@@ -72,6 +72,16 @@ func TestEvaluate(t *testing.T) {
 			}
 		})
 	}
+	large := templateOf(`{"source":{"pvc":{"name":"wheel"}}}`)
+	large.Annotations = map[string]string{"a": strings.Repeat("a", 850<<10)}
+	if o := Evaluate(sample(), large); o.Fault == nil || o.Fault.Message != "the template with its labels and annotations has more than 836 KiB" {
+		t.Errorf("a large template: %+v", o.Fault)
+	}
+	large = templateOf(`{"source":{"pvc":{"name":"wheel"}}}`)
+	large.Spec.Message = strings.Repeat("a", 520<<10)
+	if o := Evaluate(sample(), large); o.Fault == nil || o.Fault.Message != "the spec of the template has more than 512 KiB" {
+		t.Errorf("a large spec: %+v", o.Fault)
+	}
 	for name, template := range map[string]*v1beta1.VirtualMachineTemplate{"no machine": {}, "no object": {Spec: v1beta1.VirtualMachineTemplateSpec{VirtualMachine: &runtime.RawExtension{Raw: []byte("[]")}}}} {
 		if o := Evaluate(sample(), template); o.Fault == nil || o.Fault.Reason != v1beta1.ReasonNotExportable {
 			t.Errorf("%s: %+v", name, o)

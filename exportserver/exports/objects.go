@@ -98,8 +98,7 @@ func Pod(of *v1beta1.VirtualMachineTemplateExport, p *servers.Program, suffix, s
 
 // PlanOf is what the pod of an export serves.
 func PlanOf(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.VirtualMachineTemplate, statusToken string, claims []*corev1.PersistentVolumeClaim) (*exportserver.Plan, error) {
-	plan := &exportserver.Plan{Template: template.DeepCopy(), KeepUserData: of.Spec.KeepUserData, Serving: Servers.Serving(), StatusToken: statusToken}
-	plan.Template.ManagedFields, plan.Template.Status = nil, v1beta1.VirtualMachineTemplateStatus{}
+	plan := &exportserver.Plan{Template: served(template), KeepUserData: of.Spec.KeepUserData, Serving: Servers.Serving(), StatusToken: statusToken}
 	for i, claim := range claims {
 		at := folderDisks + strconv.Itoa(i) + diskImage
 		if isBlock(claim) {
