@@ -14,11 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -126,11 +124,9 @@ func (o *controllerOptions) run(ctx context.Context) error {
 }
 
 func (o *controllerOptions) managerWithSchemes(config *rest.Config) (manager.Manager, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, openreports.Install, policyv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
+	scheme, err := newScheme(openreports.Install, policyv1alpha1.AddToScheme)
+	if err != nil {
+		return nil, err
 	}
 	return o.manager(config, processes.Controller, cacheOptions(nil), scheme)
 }

@@ -10,8 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -73,11 +71,9 @@ func (o *imagesOptions) run(ctx context.Context) error {
 		return errors.New("--manifest-interval must be more than 0")
 	}
 	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
-		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cdiv1beta1.AddToScheme, imagev1alpha1.AddToScheme, templatev1beta1.AddToScheme} {
-			if err := add(scheme); err != nil {
-				return nil, err
-			}
+		scheme, err := newScheme(cdiv1beta1.AddToScheme, imagev1alpha1.AddToScheme, templatev1beta1.AddToScheme)
+		if err != nil {
+			return nil, err
 		}
 		cached := cacheOptions(map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Transform: goldenimagescontroller.Condensed}, &imagev1alpha1.GoldenImageCatalog{}: {Transform: variants.Condensed},

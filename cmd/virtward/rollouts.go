@@ -10,8 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -77,11 +75,9 @@ func (o *rolloutsOptions) run(ctx context.Context) error {
 		return err
 	}
 	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
-		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kubevirtv1.AddToScheme, rolloutv1alpha1.AddToScheme} {
-			if err := add(scheme); err != nil {
-				return nil, err
-			}
+		scheme, err := newScheme(kubevirtv1.AddToScheme, rolloutv1alpha1.AddToScheme)
+		if err != nil {
+			return nil, err
 		}
 		return o.manager(config, processes.Rollouts, cacheOptions(nil), scheme)
 	}, o.addTo)

@@ -11,9 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -102,11 +100,9 @@ func (o *exportsOptions) run(ctx context.Context) error {
 		return err
 	}
 	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
-		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, cdiv1beta1.AddToScheme} {
-			if err := add(scheme); err != nil {
-				return nil, err
-			}
+		scheme, err := newScheme(v1beta1.AddToScheme, cdiv1beta1.AddToScheme)
+		if err != nil {
+			return nil, err
 		}
 		return o.manager(config, processes.TemplateExports, cacheOptions(nil), scheme)
 	}, o.addTo)

@@ -9,8 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -79,11 +77,9 @@ func (o *importsOptions) run(ctx context.Context) error {
 		return err
 	}
 	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
-		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, cdiv1beta1.AddToScheme} {
-			if err := add(scheme); err != nil {
-				return nil, err
-			}
+		scheme, err := newScheme(v1beta1.AddToScheme, cdiv1beta1.AddToScheme)
+		if err != nil {
+			return nil, err
 		}
 		return o.manager(config, processes.TemplateImports, cacheOptions(nil), scheme)
 	}, func(mgr manager.Manager, config *rest.Config, log logr.Logger) error {

@@ -14,8 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -78,11 +76,9 @@ func (o *virtualImagesOptions) run(ctx context.Context) error {
 		return err
 	}
 	return o.start(ctx, func(connection *rest.Config) (manager.Manager, error) {
-		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cdiv1beta1.AddToScheme, kupenstackv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
-			if err := add(scheme); err != nil {
-				return nil, err
-			}
+		scheme, err := newScheme(cdiv1beta1.AddToScheme, kupenstackv1alpha1.AddToScheme, apiextensionsv1.AddToScheme)
+		if err != nil {
+			return nil, err
 		}
 		return o.manager(connection, processes.VirtualImages, cacheOptions(nil), scheme)
 	}, func(mgr manager.Manager, connection *rest.Config, log logr.Logger) error {

@@ -17,7 +17,6 @@ import (
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/controllers/statuses"
-	"github.com/virtward/virtward/policies"
 )
 
 // Options configure a Reconciler.
@@ -137,24 +136,19 @@ func (r *Reconciler) denied(ctx context.Context, o *observed, d *decision, err e
 	if o.request.DeletionTimestamp != nil {
 		return reconcile.Result{}, err
 	}
-	switch requests.DenialOf(err) {
-	case requests.Rejected:
-		rejected := failed(v1beta1.ReasonRejected, policies.PublicError(err))
+	return requests.OnDenial(err, func(text string) (reconcile.Result, error) { //nolint:wrapcheck // as it was
+		rejected := failed(v1beta1.ReasonRejected, text)
 		return r.finish(ctx, o, &rejected)
-	case requests.Blocked:
-		return r.blocked(ctx, o, d, err)
-	case requests.NotDenied:
-	}
-	return reconcile.Result{}, err
+	}, func(text string) (reconcile.Result, error) { return r.blocked(ctx, o, d, text) })
 }
 
 // blocked says what is denied, and tries again until the deadline of the step.
-func (r *Reconciler) blocked(ctx context.Context, o *observed, d *decision, err error) (reconcile.Result, error) {
+func (r *Reconciler) blocked(ctx context.Context, o *observed, d *decision, text string) (reconcile.Result, error) {
 	if !d.deadline.IsZero() && !o.now.Before(d.deadline) {
-		late := failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", d.deadline.Sub(d.since), policies.PublicError(err)))
+		late := failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", d.deadline.Sub(d.since), text))
 		return r.finish(ctx, o, &late)
 	}
-	d.progress = requests.Working(v1beta1.ReasonBlocked, policies.PublicError(err))
+	d.progress = requests.Working(v1beta1.ReasonBlocked, text)
 	if err := r.remembers(ctx, o, &d.progress); err != nil {
 		return reconcile.Result{}, err
 	}

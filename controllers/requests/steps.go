@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtward/virtward/policies"
 )
 
 // Verb is what a step does with its object.
@@ -97,6 +100,19 @@ func DenialOf(err error) Denial {
 		return Blocked
 	}
 	return NotDenied
+}
+
+// OnDenial calls a function for a write that the API server denies, with the text for a status: rejected for good, or blocked for now. It
+// returns another error.
+func OnDenial(err error, rejected, blocked func(text string) (reconcile.Result, error)) (reconcile.Result, error) {
+	switch DenialOf(err) {
+	case Rejected:
+		return rejected(policies.PublicError(err))
+	case Blocked:
+		return blocked(policies.PublicError(err))
+	case NotDenied:
+	}
+	return reconcile.Result{}, err
 }
 
 // The delays before another attempt to write what was denied: a quarter of the time since the step started.

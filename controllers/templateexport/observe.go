@@ -76,7 +76,7 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 	return o, nil
 }
 
-// listens reports whether the kubelet can connect to a pod. The others are not asked: each could keep a worker for the time of a probe.
+// listens reports whether the kubelet can connect to a pod. The others are not probed: each could keep a worker for the time of a probe.
 func listens(pod *corev1.Pod) bool {
 	return pod.Status.PodIP != "" && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Ready })
 }

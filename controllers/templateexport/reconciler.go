@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +21,6 @@ import (
 	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/exportserver/exports"
 	"github.com/virtward/virtward/ovf/servers"
-	"github.com/virtward/virtward/policies"
 )
 
 // Options configure a Reconciler.
@@ -156,18 +156,10 @@ func (r *Reconciler) serve(ctx context.Context, o *observed, d *decision) error 
 		return err //nolint:wrapcheck // it is a fault
 	}
 	pod := exports.Pod(o.request, &r.Server, suffix, observer, o.claims)
-	if err := requests.Apply(ctx, r.Client, Owner, requests.Step{Verb: requests.Create, Object: pod}); err != nil {
-		return err //nolint:wrapcheck // it names the step
-	}
-	objects, err := exports.Objects(pod, plan, material, r.Namespace, &r.Outside)
+	err = diskservers.Create(ctx, r.Client, Owner, pod, func(pod *corev1.Pod) ([]servers.Object, error) {
+		return exports.Objects(pod, plan, material, r.Namespace, &r.Outside) //nolint:wrapcheck // it says what failed
+	})
 	if err != nil {
-		return err //nolint:wrapcheck // it says what failed
-	}
-	var steps []requests.Step
-	for _, object := range objects {
-		steps = append(steps, requests.Step{Verb: requests.Create, Object: object})
-	}
-	if err := requests.Apply(ctx, r.Client, Owner, steps...); err != nil {
 		return err //nolint:wrapcheck // it names the step
 	}
 	d.progress.links, d.progress.token = exports.Links(o.request.Namespace, material, &r.Outside), exports.Servers.TokenName(suffix)
@@ -184,24 +176,19 @@ func (r *Reconciler) denied(ctx context.Context, o *observed, d *decision, err e
 	if apierrors.IsAlreadyExists(err) { // another process wrote it; the next plan sees whose it is
 		return reconcile.Result{RequeueAfter: behind}, nil
 	}
-	switch requests.DenialOf(err) {
-	case requests.Rejected:
-		rejected := failed(v1beta1.ReasonRejected, policies.PublicError(err))
+	return requests.OnDenial(err, func(text string) (reconcile.Result, error) { //nolint:wrapcheck // as it was
+		rejected := failed(v1beta1.ReasonRejected, text)
 		return r.finish(ctx, o, &rejected)
-	case requests.Blocked:
-		return r.blocked(ctx, o, d, err)
-	case requests.NotDenied:
-	}
-	return reconcile.Result{}, err
+	}, func(text string) (reconcile.Result, error) { return r.blocked(ctx, o, d, text) })
 }
 
 // blocked says what is denied, and tries again until the deadline.
-func (r *Reconciler) blocked(ctx context.Context, o *observed, d *decision, err error) (reconcile.Result, error) {
+func (r *Reconciler) blocked(ctx context.Context, o *observed, d *decision, text string) (reconcile.Result, error) {
 	if !d.deadline.IsZero() && !o.now.Before(d.deadline) {
-		late := failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it is not ready after %s: %s", r.Limits.Deadline, policies.PublicError(err)))
+		late := failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it is not ready after %s: %s", r.Limits.Deadline, text))
 		return r.finish(ctx, o, &late)
 	}
-	d.progress = progress{reason: v1beta1.ReasonBlocked, message: policies.PublicError(err)}
+	d.progress = progress{reason: v1beta1.ReasonBlocked, message: text}
 	if err := r.remembers(ctx, o, &d.progress); err != nil {
 		return reconcile.Result{}, err
 	}

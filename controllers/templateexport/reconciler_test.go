@@ -60,9 +60,9 @@ type cluster struct {
 	// answer is the status of pods; it is ready if it is nil. silent pods answer nothing.
 	answer *exportserver.Status
 	silent bool
-	// starting pods do not listen yet. asked counts the statuses that were asked for.
+	// starting pods do not listen yet. probes counts the probes.
 	starting bool
-	asked    int
+	probes   int
 	told     []string
 }
 
@@ -92,7 +92,7 @@ func newCluster(t *testing.T, change ...func(*v1beta1.VirtualMachineTemplateExpo
 // Status implements templateexport.Prober.
 func (c *cluster) Status(_ context.Context, pod *corev1.Pod, link *v1beta1.ExportLink) (*exportserver.Status, error) {
 	suffix := exports.Servers.Suffix(pod)
-	c.asked++
+	c.probes++
 	switch {
 	case !strings.HasPrefix(link.URL, "https://"+exports.Servers.Host(pod.Namespace, suffix)+":8443/") || link.Cert == "" || pod.Annotations[exports.AnnotationStatusToken] == "":
 		return nil, fmt.Errorf("the link %s is not that of the pod", link.URL)
@@ -136,34 +136,13 @@ func (c *cluster) plays(t *testing.T) {
 			must(t, c.server.Status().Update(t.Context(), pod))
 		}
 	}
-	for range 2 { // objects of pods of exports
-		owners := map[types.UID]bool{}
-		if c.stored(t) != nil {
-			owners[c.request.UID] = true
-		}
-		all := c.objects(t)
-		for _, o := range all {
-			owners[o.GetUID()] = true
-		}
-		for _, o := range all {
-			if owner := metav1.GetControllerOf(o); owner != nil && !owners[owner.UID] {
-				must(t, client.IgnoreNotFound(c.server.Delete(t.Context(), o)))
-			}
-		}
-	}
+	kills.Collect(t, c.server, map[types.UID]bool{c.request.UID: c.stored(t) != nil}, func() []client.Object { return c.objects(t) })
 }
 
 // objects are those of the export.
-func (c *cluster) objects(t *testing.T) (all []client.Object) {
+func (c *cluster) objects(t *testing.T) []client.Object {
 	t.Helper()
-	for _, list := range []client.ObjectList{&cdiv1beta1.DataVolumeList{}, &corev1.PodList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}} {
-		must(t, c.server.List(t.Context(), list))
-		must(t, meta.EachListItem(list, func(o runtime.Object) error {
-			all = append(all, o.(client.Object)) //nolint:forcetypeassert // of a list
-			return nil
-		}))
-	}
-	return all
+	return kills.Objects(t, c.server, &cdiv1beta1.DataVolumeList{}, &corev1.PodList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{})
 }
 
 // left are the kinds of the objects of the export.
@@ -307,14 +286,14 @@ func TestKills(t *testing.T) {
 	}
 }
 
-// TestPodStarts holds that a pod is asked for its status when it listens, and not before.
+// TestPodStarts holds that a pod is probed when it listens, and not before.
 func TestPodStarts(t *testing.T) {
 	c := newCluster(t)
 	c.starting = true
 	rounds := 0
 	c.drive(t, unbounded(), func() bool { rounds++; return rounds > 10 })
-	if progressing := meta.FindStatusCondition(c.stored(t).Status.Conditions, v1beta1.RequestProgressing); c.asked > 0 || progressing.Reason != v1beta1.ReasonPreparing || progressing.Message != "the server starts" {
-		t.Errorf("it was asked %d times, and the export is %+v", c.asked, progressing)
+	if progressing := meta.FindStatusCondition(c.stored(t).Status.Conditions, v1beta1.RequestProgressing); c.probes > 0 || progressing.Reason != v1beta1.ReasonPreparing || progressing.Message != "the server starts" {
+		t.Errorf("%d probes, and the export is %+v", c.probes, progressing)
 	}
 }
 

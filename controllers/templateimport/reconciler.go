@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -355,18 +356,10 @@ func (r *Reconciler) serve(ctx context.Context, o *observed) error {
 		return err
 	}
 	pod := imports.Pod(o.request, &r.Server, suffix)
-	if err := requests.Apply(ctx, r.Client, Owner, requests.Step{Verb: requests.Create, Object: pod}); err != nil {
-		return err //nolint:wrapcheck // it names the step
-	}
-	objects, err := imports.Objects(pod, plan, &o.read.Origin, material)
+	err = diskservers.Create(ctx, r.Client, Owner, pod, func(pod *corev1.Pod) ([]servers.Object, error) {
+		return imports.Objects(pod, plan, &o.read.Origin, material) //nolint:wrapcheck // it says what failed
+	})
 	if err != nil {
-		return err //nolint:wrapcheck // it says what failed
-	}
-	var steps []requests.Step
-	for _, object := range objects {
-		steps = append(steps, requests.Step{Verb: requests.Create, Object: object})
-	}
-	if err := requests.Apply(ctx, r.Client, Owner, steps...); err != nil {
 		return err //nolint:wrapcheck // it names the step
 	}
 	r.forget(o.request.UID)
@@ -383,25 +376,20 @@ func (r *Reconciler) denied(ctx context.Context, o *observed, d *decision, err e
 	if o.request.DeletionTimestamp != nil {
 		return reconcile.Result{}, err
 	}
-	switch requests.DenialOf(err) {
-	case requests.Rejected:
-		rejected := failed(v1beta1.ReasonRejected, policies.PublicError(err))
+	return requests.OnDenial(err, func(text string) (reconcile.Result, error) { //nolint:wrapcheck // as it was
+		rejected := failed(v1beta1.ReasonRejected, text)
 		return r.finish(ctx, o, &rejected)
-	case requests.Blocked:
-		return r.blocked(ctx, o, d, err)
-	case requests.NotDenied:
-	}
-	return reconcile.Result{}, err
+	}, func(text string) (reconcile.Result, error) { return r.blocked(ctx, o, d, text) })
 }
 
 // blocked says what is denied, and tries again until the deadline.
-func (r *Reconciler) blocked(ctx context.Context, o *observed, d *decision, err error) (reconcile.Result, error) {
+func (r *Reconciler) blocked(ctx context.Context, o *observed, d *decision, text string) (reconcile.Result, error) {
 	if !d.deadline.IsZero() && !o.now.Before(d.deadline) {
-		late := failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", d.deadline.Sub(d.since), policies.PublicError(err)))
+		late := failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", d.deadline.Sub(d.since), text))
 		return r.finish(ctx, o, &late)
 	}
 	r.forget(o.request.UID)
-	d.progress = working(v1beta1.ReasonBlocked, policies.PublicError(err))
+	d.progress = working(v1beta1.ReasonBlocked, text)
 	if err := r.remembers(ctx, o, &d.progress); err != nil {
 		return reconcile.Result{}, err
 	}

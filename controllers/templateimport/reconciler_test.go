@@ -155,42 +155,14 @@ func (c *cluster) plays(t *testing.T) {
 			must(t, c.server.Status().Update(t.Context(), dv))
 		}
 	}
-	for range 2 { // objects of pods of imports
-		c.collects(t)
-	}
-}
-
-// collects deletes what belongs to objects that do not exist.
-func (c *cluster) collects(t *testing.T) {
-	t.Helper()
-	owners := map[types.UID]bool{c.request.UID: true}
-	all := c.objects(t)
-	for _, o := range all {
-		owners[o.GetUID()] = true
-	}
-	if c.stored(t) == nil {
-		delete(owners, c.request.UID)
-	}
-	for _, o := range all {
-		if owner := metav1.GetControllerOf(o); owner != nil && !owners[owner.UID] {
-			must(t, client.IgnoreNotFound(c.server.Delete(t.Context(), o)))
-		}
-	}
+	kills.Collect(t, c.server, map[types.UID]bool{c.request.UID: c.stored(t) != nil}, func() []client.Object { return c.objects(t) })
 }
 
 // objects are all but the import.
-func (c *cluster) objects(t *testing.T) (all []client.Object) {
+func (c *cluster) objects(t *testing.T) []client.Object {
 	t.Helper()
-	for _, list := range []client.ObjectList{
-		&v1beta1.VirtualMachineTemplateList{}, &cdiv1beta1.DataVolumeList{}, &corev1.PodList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{},
-	} {
-		must(t, c.server.List(t.Context(), list))
-		must(t, meta.EachListItem(list, func(o runtime.Object) error {
-			all = append(all, o.(client.Object))
-			return nil
-		}))
-	}
-	return all
+	return kills.Objects(t, c.server, &v1beta1.VirtualMachineTemplateList{}, &cdiv1beta1.DataVolumeList{}, &corev1.PodList{}, &corev1.SecretList{}, &corev1.ConfigMapList{},
+		&corev1.ServiceList{}, &networkingv1.NetworkPolicyList{})
 }
 
 // stored is the import; nil if it does not exist.

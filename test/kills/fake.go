@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
+	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -138,4 +141,45 @@ func joined(parts ...string) string {
 		}
 	}
 	return strings.Join(kept, "/")
+}
+
+// Objects returns the items of lists, which are read.
+func Objects(t testing.TB, server client.Client, lists ...client.ObjectList) (all []client.Object) {
+	t.Helper()
+	for _, list := range lists {
+		if err := server.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			all = append(all, o.(client.Object)) //nolint:forcetypeassert // of a list
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// Collect is the garbage collector: it deletes objects whose controller is neither one of them nor has one of the UIDs, and then what belonged
+// to these. The function returns the objects that exist.
+func Collect(t testing.TB, server client.Client, existing map[types.UID]bool, objects func() []client.Object) {
+	t.Helper()
+	for deleted := true; deleted; {
+		deleted = false
+		all, owners := objects(), maps.Clone(existing)
+		for _, o := range all {
+			owners[o.GetUID()] = true
+		}
+		for _, o := range all {
+			owner := metav1.GetControllerOf(o)
+			if owner == nil || owners[owner.UID] {
+				continue
+			}
+			if err := client.IgnoreNotFound(server.Delete(t.Context(), o)); err != nil {
+				t.Fatal(err)
+			}
+			deleted = true
+		}
+	}
 }
