@@ -65,6 +65,8 @@ type Result struct {
 	Demands []Demand
 	// Remarks are about figures of KubeVirt that are odd, sorted by field.
 	Remarks []Remark
+	// Attachments are the NetworkAttachmentDefinitions that the pod needs.
+	Attachments []Attachment
 	// Assumptions say what was not known.
 	Assumptions []string
 }
@@ -93,7 +95,8 @@ func Render(in *Input) (*Result, error) {
 		return nil, err
 	}
 	return &Result{
-		Pod: pod, Overhead: overhead, Devices: in.Renderer.DeviceRequests(in.VMI, in.Facts), Demands: s.demands, Remarks: s.remarks(pod, &overhead), Assumptions: s.assumptions,
+		Pod: pod, Overhead: overhead, Devices: in.Renderer.DeviceRequests(in.VMI, in.Facts), Demands: s.demands, Remarks: s.remarks(pod, &overhead), Attachments: s.attachments(),
+		Assumptions: s.assumptions,
 	}, nil
 }
 

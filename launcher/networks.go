@@ -8,12 +8,17 @@ import (
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/platform"
 )
+
+// Injected reports whether a webhook of the network operator adds the device resources of networks to the pod, and not KubeVirt.
+func Injected(facts *platform.Facts) bool { return facts.GateEnabled("ExternalNetResourceInjection") }
 
 // networkResources are the device resources of the networks, one for each network, empty for none. Where a webhook of the
 // network operator adds them to the pod, KubeVirt does not.
 func (s *subject) networkResources() ([]string, error) {
-	if s.Facts.GateEnabled("ExternalNetResourceInjection") {
+	if Injected(s.Facts) {
 		return nil, nil
 	}
 	var resources []string
@@ -36,12 +41,54 @@ func (s *subject) networkResources() ([]string, error) {
 	return resources, nil
 }
 
-// attachment is the namespace and the name of a NetworkAttachmentDefinition.
-func (s *subject) attachment(reference string) (namespace, name string) {
+// Attachment is a NetworkAttachmentDefinition that an instance names.
+type Attachment struct {
+	Namespace, Name string
+	// Field of the instance that names it.
+	Field string
+}
+
+// String is NAMESPACE/NAME.
+func (a *Attachment) String() string { return a.Namespace + "/" + a.Name }
+
+// Attachments are the NetworkAttachmentDefinitions that the networks of an instance name, and not those of network bindings.
+func Attachments(vmi *v1.VirtualMachineInstance) []Attachment {
+	var all []Attachment
+	for i := range vmi.Spec.Networks {
+		if multus := vmi.Spec.Networks[i].Multus; multus != nil {
+			namespace, name := attachmentOf(vmi, multus.NetworkName)
+			all = append(all, Attachment{namespace, name, fmt.Sprintf("spec.networks[%d].multus.networkName", i)})
+		}
+	}
+	return all
+}
+
+// attachments are those of the networks, and those of the bindings of the interfaces.
+func (s *subject) attachments() []Attachment {
+	all := Attachments(s.VMI)
+	interfaces := s.spec.Domain.Devices.Interfaces
+	for i := range interfaces {
+		if interfaces[i].Binding == nil {
+			continue
+		}
+		if definition := s.bindings()[interfaces[i].Binding.Name].NetworkAttachmentDefinition; definition != "" {
+			namespace, name := s.attachment(definition)
+			all = append(all, Attachment{namespace, name, fmt.Sprintf("spec.domain.devices.interfaces[%d].binding.name", i)})
+		}
+	}
+	return all
+}
+
+// attachmentOf is the namespace and the name of a NetworkAttachmentDefinition.
+func attachmentOf(vmi *v1.VirtualMachineInstance, reference string) (namespace, name string) {
 	if namespace, name, ok := strings.Cut(reference, "/"); ok {
 		return namespace, name
 	}
-	return s.VMI.Namespace, reference
+	return vmi.Namespace, reference
+}
+
+func (s *subject) attachment(reference string) (namespace, name string) {
+	return attachmentOf(s.VMI, reference)
 }
 
 // selection is a network that Multus attaches to the pod. The order of the fields is that of Multus' type.

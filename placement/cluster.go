@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +34,13 @@ type Cluster struct {
 	Volumes    []*corev1.PersistentVolume
 	Classes    []*storagev1.StorageClass
 	CSINodes   []*storagev1.CSINode
-	// Quotas, LimitRanges and PriorityClasses decide whether the pod is created.
+	// Drivers say whether their Capacities count, which are those of storage classes in parts of the cluster.
+	Drivers    []*storagev1.CSIDriver
+	Capacities []*storagev1.CSIStorageCapacity
+	// Networks are NetworkAttachmentDefinitions, of which only the metadata is read.
+	Networks []*metav1.PartialObjectMetadata
+	// RuntimeClasses change the pod, and Quotas, LimitRanges and PriorityClasses decide whether it is created.
+	RuntimeClasses  []*nodev1.RuntimeClass
 	Quotas          []*corev1.ResourceQuota
 	LimitRanges     []*corev1.LimitRange
 	PriorityClasses []*schedulingv1.PriorityClass
@@ -41,14 +48,17 @@ type Cluster struct {
 	Unknown Unknown
 }
 
-// Unknown says what was not read of a cluster.
+// Unknown says what was not read of a cluster. OtherNetworks are those of other namespaces than that of the pod.
 type Unknown struct {
-	Pods, Namespaces, Claims, Volumes, Classes, CSINodes, Quotas, LimitRanges, PriorityClasses bool
+	Pods, Namespaces, Claims, Volumes, Classes, CSINodes, Capacities, Networks, OtherNetworks, RuntimeClasses, Quotas, LimitRanges, PriorityClasses bool
 }
 
 // Nothing is Unknown for a cluster of which only the nodes were read.
 func Nothing() Unknown {
-	return Unknown{Pods: true, Namespaces: true, Claims: true, Volumes: true, Classes: true, CSINodes: true, Quotas: true, LimitRanges: true, PriorityClasses: true}
+	return Unknown{
+		Pods: true, Namespaces: true, Claims: true, Volumes: true, Classes: true, CSINodes: true, Capacities: true, Networks: true, RuntimeClasses: true, Quotas: true,
+		LimitRanges: true, PriorityClasses: true,
+	}
 }
 
 // TrimNode keeps what a placement reads of a node.

@@ -13,7 +13,10 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// admission is a row of the table: an admission plugin of the API server.
+// KubeVirt is in the place of a plugin for reasons for which it makes no pod.
+const KubeVirt = "KubeVirt"
+
+// admission is a row of the table: an admission plugin of the API server, or KubeVirt.
 type admission struct {
 	plugin  string
 	reasons func(c *compilation) []Reason
@@ -22,9 +25,11 @@ type admission struct {
 // admissions are in the order of the API server.
 func admissions() []admission {
 	return []admission{
+		{KubeVirt, networks},
 		{"LimitRanger", limitRanges},
 		{"Priority", priority},
 		{"PodSecurity", podSecurity},
+		{"RuntimeClass", runtimeClass},
 		{"ResourceQuota", quotas},
 	}
 }
@@ -32,7 +37,7 @@ func admissions() []admission {
 // admissionRows is admissions. It is not changed.
 var admissionRows = admissions()
 
-// creation are the reasons for which the API server does not create the pod.
+// creation are the reasons for which the pod is not created.
 func creation(c *compilation) []Reason {
 	var reasons []Reason
 	for i := range admissionRows {

@@ -66,6 +66,7 @@ const (
 	VolumeNotFound       Kind = "VolumeNotFound"
 	VolumeElsewhere      Kind = "VolumeElsewhere"
 	VolumeUnavailable    Kind = "VolumeUnavailable"
+	StorageFull          Kind = "StorageFull"
 	OtherZone            Kind = "OtherZone"
 	Spread               Kind = "Spread"
 	SpreadLabelMissing   Kind = "SpreadLabelMissing"
@@ -77,12 +78,15 @@ const (
 	QuotaNeedsAmount     Kind = "QuotaNeedsAmount"
 	LimitRangeViolated   Kind = "LimitRangeViolated"
 	NoPriorityClass      Kind = "NoPriorityClass"
+	NoRuntimeClass       Kind = "NoRuntimeClass"
+	RuntimeClassConflict Kind = "RuntimeClassConflict"
+	NetworkNotFound      Kind = "NetworkNotFound"
 	PodSecurityViolated  Kind = "PodSecurityViolated"
 )
 
 // Reason is why a pod cannot run on a node, or cannot be created.
 type Reason struct {
-	// Plugin of kube-scheduler that has the reason, or the admission plugin of the API server.
+	// Plugin of kube-scheduler that has the reason, or the admission plugin of the API server; or KubeVirt, which does not make the pod.
 	Plugin string `json:"plugin"`
 	Kind   Kind   `json:"kind"`
 	// Text says what is wrong.
@@ -162,7 +166,7 @@ type Placement struct {
 	// failed are the checks that nodes fail, of node i those from starts[i] to starts[i+1].
 	failed []uint16
 	starts []int32
-	// Creation are the reasons for which the API server does not create the pod.
+	// Creation are the reasons for which KubeVirt does not make the pod, or the API server does not create it.
 	Creation []Reason
 	// Assumptions say what was not known.
 	Assumptions []string
@@ -209,6 +213,7 @@ func (c *compilation) layer(field string) string {
 // Place checks all nodes for a pod.
 func (s *Snapshot) Place(subject *Subject) *Placement {
 	c := &compilation{Subject: subject, snapshot: s, pod: defaulted(subject.Pod, s.limitsOf(subject.Pod.Namespace))}
+	c.addRuntime()
 	c.requests = requestsOf(c.pod)
 	p := &Placement{snapshot: s, starts: make([]int32, 1, len(s.nodes)+1)}
 	for i := range filterRows {

@@ -2,15 +2,19 @@ package placement_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/launcher"
 	"github.com/virtward/virtward/placement"
 )
 
@@ -73,6 +77,7 @@ func claimed(t *testing.T, c *placement.Cluster, claim, volume string) {
 	c.Classes = objects[storagev1.StorageClass](t, `
 - {metadata: {name: late}, provisioner: example.com/csi, volumeBindingMode: WaitForFirstConsumer, allowedTopologies: [{matchLabelExpressions: [{key: topology.kubernetes.io/zone, values: [west]}]}]}
 - {metadata: {name: local}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}
+- {metadata: {name: everywhere}, provisioner: example.com/csi, volumeBindingMode: WaitForFirstConsumer}
 - {metadata: {name: now}, provisioner: example.com/csi, volumeBindingMode: Immediate}
 `)
 }
@@ -214,6 +219,25 @@ func TestPlace(t *testing.T) {
 - {metadata: {name: good}, spec: {storageClassName: local, accessModes: [ReadWriteOnce], capacity: {storage: 3Gi}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: Exists}]}]}}}, status: {phase: Available}}
 `)
 		}, "a: fits\nb: VolumeBinding VolumeUnavailable: no volume on the node, and no new one, can serve the claim data of the class local -> use a storage class that serves the node"},
+		{"a class with room in one zone", "metadata: {namespace: shop}\n" + mounts, func(t *testing.T, c *placement.Cluster) {
+			claimed(t, c, `[{metadata: {namespace: shop, name: data}, spec: {storageClassName: everywhere, resources: {requests: {storage: 2Gi}}}}]`, `[]`)
+			c.Drivers = objects[storagev1.CSIDriver](t, `[{metadata: {name: example.com/csi}, spec: {storageCapacity: true}}]`)
+			c.Capacities = objects[storagev1.CSIStorageCapacity](t, `
+- {metadata: {name: full}, storageClassName: everywhere, nodeTopology: {matchLabels: {topology.kubernetes.io/zone: west}}, capacity: 9Gi, maximumVolumeSize: 1Gi}
+- {metadata: {name: free}, storageClassName: everywhere, nodeTopology: {matchLabels: {topology.kubernetes.io/zone: east}}, capacity: 2Gi}
+- {metadata: {name: others}, storageClassName: late, nodeTopology: {}, capacity: 9Gi}
+- {metadata: {name: nowhere}, storageClassName: everywhere, capacity: 9Gi}
+`)
+		}, "a: fits\nb: VolumeBinding StorageFull: the class everywhere has no room on the node for the claim data of 2Gi -> free storage, request less, or use another storage class"},
+		{"a driver that reports no capacity", "metadata: {namespace: shop}\n" + mounts, func(t *testing.T, c *placement.Cluster) {
+			claimed(t, c, `[{metadata: {namespace: shop, name: data}, spec: {storageClassName: everywhere, resources: {requests: {storage: 2Gi}}}}]`, `[]`)
+			c.Drivers = objects[storagev1.CSIDriver](t, `[{metadata: {name: example.com/csi}}, {metadata: {name: other}, spec: {storageCapacity: true}}]`)
+		}, "a: fits\nb: fits"},
+		{"a runtime class", `{metadata: {namespace: shop}, spec: {runtimeClassName: isolated, containers: [{name: c, resources: {requests: {memory: 7Gi}}}]}}`, func(t *testing.T, c *placement.Cluster) {
+			c.RuntimeClasses = objects[nodev1.RuntimeClass](t, `[{metadata: {name: isolated}, overhead: {podFixed: {memory: 2Gi}}, scheduling: {nodeSelector: {disk: ssd}}}]`)
+		}, "a: NodeResourcesFit Insufficient (lasting): needs 9Gi of memory; 8Gi of 8Gi is free -> request 1Gi less: the node is too small even when it is empty\n" +
+			"b: NodeAffinity LabelMismatch (lasting): the node lacks the label disk=ssd -> label the node disk=ssd\n" +
+			"b: NodeResourcesFit Insufficient (lasting): needs 9Gi of memory; 8Gi of 8Gi is free -> request 1Gi less: the node is too small even when it is empty"},
 		{"too many volumes", "metadata: {namespace: shop}\n" + mounts, func(t *testing.T, c *placement.Cluster) {
 			claimed(t, c, fmt.Sprintf(bound, "ReadWriteMany"), `[{metadata: {name: v1}, spec: {csi: {driver: example.com/csi, volumeHandle: h1}}}]`)
 			c.CSINodes = objects[storagev1.CSINode](t, `[{metadata: {name: a}, spec: {drivers: [{name: example.com/csi, allocatable: {count: 0}}]}}]`)
@@ -271,6 +295,50 @@ func TestCreation(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, reasonsOf(snapshot.Place(&placement.Subject{Pod: object[corev1.Pod](t, pod)}))); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+	// The pod of a virtual machine names networks and a runtime class.
+	made := &placement.Subject{
+		Pod:      object[corev1.Pod](t, `{metadata: {namespace: shop}, spec: {runtimeClassName: isolated, nodeSelector: {disk: hdd}}}`),
+		Launcher: &launcher.Result{Attachments: []launcher.Attachment{{Namespace: "shop", Name: "blue", Field: "spec.networks[0].multus.networkName"}, {Namespace: "lab", Name: "sea", Field: "spec.networks[1].multus.networkName"}}},
+	}
+	isolated := objects[nodev1.RuntimeClass](t, `[{metadata: {name: isolated}, scheduling: {nodeSelector: {disk: ssd}}}]`)
+	blue := []*metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "blue"}}}
+	const noSea, noBlue = "-: KubeVirt NetworkNotFound (lasting): there is no NetworkAttachmentDefinition lab/sea -> create it, or name another one", "-: KubeVirt NetworkNotFound (lasting): there is no NetworkAttachmentDefinition shop/blue -> create it, or name another one"
+	for _, c := range []struct {
+		name    string
+		cluster placement.Cluster
+		want    string
+		assumed []string
+	}{
+		{
+			"a contradiction", placement.Cluster{Networks: blue, RuntimeClasses: isolated},
+			noSea + "\n-: RuntimeClass RuntimeClassConflict (lasting): RuntimeClass isolated demands nodes with disk=ssd, and the pod nodes with disk=hdd -> remove disk from spec.nodeSelector", nil,
+		},
+		{
+			"nothing is there", placement.Cluster{},
+			noBlue + "\n" + noSea + "\n-: RuntimeClass NoRuntimeClass (lasting): there is no RuntimeClass isolated -> create it, or change KubeVirt's spec.configuration.defaultRuntimeClass", nil,
+		},
+		{"other namespaces are unknown", placement.Cluster{Unknown: placement.Unknown{OtherNetworks: true, RuntimeClasses: true}}, noBlue, []string{
+			"the NetworkAttachmentDefinition lab/sea exists", "the RuntimeClass isolated exists, and adds nothing to the pod",
+		}},
+		{"all are unknown", placement.Cluster{Unknown: placement.Unknown{Networks: true}, RuntimeClasses: objects[nodev1.RuntimeClass](t, `[{metadata: {name: isolated}}]`)}, "", []string{
+			"the NetworkAttachmentDefinition shop/blue exists", "the NetworkAttachmentDefinition lab/sea exists",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			snapshot, err := placement.NewSnapshot(&c.cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			placed := snapshot.Place(made)
+			assumed := slices.DeleteFunc(placed.Assumptions, func(text string) bool { return strings.HasPrefix(text, "the namespace ") })
+			if diff := cmp.Diff(c.want, reasonsOf(placed)) + cmp.Diff(c.assumed, assumed, cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+			if made.Pod.Spec.NodeSelector["disk"] != "hdd" {
+				t.Error("the pod was changed")
 			}
 		})
 	}

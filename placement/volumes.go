@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/virtward/virtward/launcher"
 )
 
 // claim is a claim of the pod.
@@ -134,7 +136,7 @@ func volumeBinding(c *compilation) []check {
 		}
 	}
 	if len(delayed) > 0 {
-		checks = append(checks, c.provisionable(delayed))
+		checks = append(checks, c.provisionable(delayed)...)
 	}
 	return checks
 }
@@ -193,6 +195,10 @@ const (
 type waiting struct {
 	*claim
 	candidates []candidate
+	class      *storagev1.StorageClass
+	// rooms are where a new volume has room; limited is false if it has room everywhere.
+	rooms   []room
+	limited bool
 }
 
 // candidate is a volume that exists, and the nodes that can mount it.
@@ -202,33 +208,86 @@ type candidate struct {
 	terms    [][]expression
 }
 
-// provisionable requires a volume for each claim that waits: one that exists, or a new one.
-func (c *compilation) provisionable(claims []*claim) check {
+// provisionable requires a volume for each claim that waits: one that exists, or a new one, for which there is room.
+func (c *compilation) provisionable(claims []*claim) []check {
 	slices.SortStableFunc(claims, func(a, b *claim) int {
 		x, y := a.Spec.Resources.Requests[corev1.ResourceStorage], b.Spec.Resources.Requests[corev1.ResourceStorage]
 		return x.Cmp(y)
 	})
 	all := make([]waiting, len(claims))
 	for i, v := range claims {
-		all[i] = waiting{v, c.candidates(v)}
+		class := c.snapshot.classes[className(v.PersistentVolumeClaim)]
+		rooms, limited := c.rooms(v, class)
+		all[i] = waiting{claim: v, candidates: c.candidates(v), class: class, rooms: rooms, limited: limited}
 	}
-	lacking := func(n *node) *claim {
+	lacking := func(n *node) (*claim, Kind) {
 		taken := make(map[string]bool, len(all))
 		for i := range all {
-			if v := &all[i]; !v.takes(n, taken) && (v.elsewhere(n) || !provisions(c.snapshot.classes[className(v.PersistentVolumeClaim)], n)) {
-				return v.claim
+			v := &all[i]
+			switch {
+			case v.takes(n, taken):
+			case v.elsewhere(n) || !provisions(v.class, n):
+				return v.claim, VolumeUnavailable
+			case !v.room(n):
+				return v.claim, StorageFull
 			}
 		}
-		return nil
+		return nil, ""
 	}
-	return check{
-		kind: VolumeUnavailable, source: claims[0].source,
-		passes: func(n *node) bool { return lacking(n) == nil },
-		explain: func(n *node) (string, string) {
-			v := lacking(n)
-			return "no volume on the node, and no new one, can serve the claim " + v.name + " of the class " + className(v.PersistentVolumeClaim), "use a storage class that serves the node"
-		},
+	lacks := func(kind Kind, explain func(v *claim, class string) (text, change string)) check {
+		return check{
+			kind: kind, source: claims[0].source,
+			passes: func(n *node) bool { _, lacks := lacking(n); return lacks != kind },
+			explain: func(n *node) (string, string) {
+				v, _ := lacking(n)
+				return explain(v, className(v.PersistentVolumeClaim))
+			},
+		}
 	}
+	return []check{
+		lacks(VolumeUnavailable, func(v *claim, class string) (string, string) {
+			return "no volume on the node, and no new one, can serve the claim " + v.name + " of the class " + class, "use a storage class that serves the node"
+		}),
+		lacks(StorageFull, func(v *claim, class string) (string, string) {
+			request := v.Spec.Resources.Requests[corev1.ResourceStorage]
+			return "the class " + class + " has no room on the node for the claim " + v.name + " of " + launcher.Readable(&request), "free storage, request less, or use another storage class"
+		}),
+	}
+}
+
+// rooms are the capacities of a storage class for a claim; limited is false if its driver does not report them.
+func (c *compilation) rooms(v *claim, class *storagev1.StorageClass) (rooms []room, limited bool) {
+	request, stated := v.Spec.Resources.Requests[corev1.ResourceStorage]
+	reports := slices.ContainsFunc(c.snapshot.cluster.Drivers, func(d *storagev1.CSIDriver) bool {
+		return d.Name == class.Provisioner && d.Spec.StorageCapacity != nil && *d.Spec.StorageCapacity
+	})
+	switch {
+	case !stated:
+		return nil, false
+	case c.snapshot.cluster.Unknown.Capacities:
+		c.assume("the storage class " + class.Name + " has room for the claim " + v.name)
+		return nil, false
+	case !reports:
+		return nil, false
+	}
+	for _, one := range c.snapshot.cluster.Capacities {
+		size := one.Capacity
+		if one.MaximumVolumeSize != nil {
+			size = one.MaximumVolumeSize
+		}
+		if one.StorageClassName == class.Name && one.NodeTopology != nil && size != nil && size.Cmp(request) >= 0 {
+			rooms = append(rooms, room{selectorOf(one.NodeTopology)})
+		}
+	}
+	return rooms, true
+}
+
+// room is storage that is large enough, on the nodes that it selects.
+type room struct{ nodes labels.Selector }
+
+// room reports whether there is storage for a new volume on a node.
+func (w *waiting) room(n *node) bool {
+	return !w.limited || slices.ContainsFunc(w.rooms, func(r room) bool { return r.nodes.Matches(n) })
 }
 
 // elsewhere reports whether a volume is being made for another node.

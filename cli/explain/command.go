@@ -70,7 +70,8 @@ and those for VirtualMachineTemplates to the template.
 
 The outputs yaml, table and json show findings, warnings and notes with each virtual machine. The outputs junit, sarif and
 github are for CI systems and have only the findings; warnings and notes are on standard error. The output pod shows the pod that
-KubeVirt makes of the virtual machine: its requests, the memory that KubeVirt adds, and what it demands of a node.
+KubeVirt makes of the virtual machine: its requests, the memory that KubeVirt adds, and what it demands of a node. If the cluster is
+read, so are the claims, the quotas, the labels and the networks of the namespace.
 
 With --strict, the exit code is 1 if an object that a virtual machine refers to is unknown. Without a cluster, that is an object
 which is not in the files.
@@ -163,7 +164,7 @@ func (c *command) run(ctx context.Context, args []string) error {
 		return err
 	}
 	format := c.format()
-	done, err := explainAll(ctx, in, format, c.output == podOutput, options.NewProgress(c.program.Streams.ErrOut))
+	done, err := explainAll(ctx, in, format, options.NewProgress(c.program.Streams.ErrOut))
 	if err != nil {
 		return err
 	}

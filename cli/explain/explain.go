@@ -20,6 +20,8 @@ type inputs struct {
 	unreadable []manifests.Unreadable
 	// notes name skipped documents, and warnings unknown fields of references.
 	notes, warnings []string
+	// pods render the pods of the virtual machines; nil if they are not shown.
+	pods *pods
 }
 
 // results are the explanations, in the order of their subjects, and what cannot be read or evaluated. The texts have what
@@ -32,15 +34,15 @@ type results struct {
 }
 
 // explainAll evaluates the subjects in parallel, and writes each in the format. It frees the memory of each subject
-// then. A subject that cannot be evaluated leaves the others. With pods, it also renders the pods.
-func explainAll(ctx context.Context, in *inputs, format *explanation.Format, pods bool, progress *options.Progress) (*results, error) {
+// then. A subject that cannot be evaluated leaves the others.
+func explainAll(ctx context.Context, in *inputs, format *explanation.Format, progress *options.Progress) (*results, error) {
 	count := len(in.subjects)
 	all, texts, failed := make([]*explanation.Explanation, count), make([][]byte, count), make([]error, count)
 	only := count+len(in.unreadable) == 1
 	one := func(i int, first bool) error {
 		s := in.subjects[i]
 		defer progress.Step("explained", count)
-		all[i], failed[i] = explain(ctx, in.evaluator, s, pods)
+		all[i], failed[i] = explain(ctx, in, s)
 		if failed[i] == nil && format != nil {
 			texts[i], failed[i] = format.Text(all[i], first, only)
 		}
@@ -92,7 +94,8 @@ func (r *results) add(format *explanation.Format, only bool) error {
 	return nil
 }
 
-func explain(ctx context.Context, w *offline.Evaluator, s manifests.Document, pods bool) (*explanation.Explanation, error) {
+func explain(ctx context.Context, in *inputs, s manifests.Document) (*explanation.Explanation, error) {
+	w := in.evaluator
 	result, err := w.EvaluateMade(ctx, s)
 	if err != nil {
 		return nil, err
@@ -102,8 +105,8 @@ func explain(ctx context.Context, w *offline.Evaluator, s manifests.Document, po
 		return nil, err
 	}
 	e.Unknown = w.Unknown(ctx, result)
-	if pods && result.Verdict != nil {
-		e.AddPod(w.Launcher(result.Verdict))
+	if in.pods != nil && result.Verdict != nil {
+		e.AddPod(in.pods.render(ctx, w, result))
 	}
 	return e, nil
 }

@@ -54,6 +54,9 @@ func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 		return nil, err
 	}
 	in.subjects, in.notes = slices.Concat(files.Subjects, named), files.Notes
+	if c.output == podOutput {
+		in.pods = &pods{cluster: cluster}
+	}
 	if in.evaluator.Values = values; len(values) > 0 && !slices.ContainsFunc(in.subjects, isTemplate) {
 		return nil, options.Usagef("-p gives values to a VirtualMachineTemplate, and there is none")
 	}

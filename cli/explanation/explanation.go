@@ -58,6 +58,8 @@ type Explanation struct {
 	// pod is the pod that KubeVirt makes, or podError is why it cannot.
 	pod      *launcher.Result
 	podError error
+	// podUnread is what the user may not read for the pod.
+	podUnread []string
 }
 
 // Object names a Kubernetes object.
@@ -141,7 +143,7 @@ func prefixOf(verdict *effective.Verdict) string {
 
 // Forget frees the memory of the written and the effective object. Findings do not need them.
 func (e *Explanation) Forget() {
-	e.Effective, e.Changes, e.pod = nil, nil, nil
+	e.Effective, e.Changes, e.pod, e.podUnread = nil, nil, nil, nil
 	e.written = manifests.Document{Source: e.written.Source, File: e.written.File, Index: e.written.Index}
 }
 

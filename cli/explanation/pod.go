@@ -12,8 +12,10 @@ import (
 	"github.com/virtward/virtward/launcher"
 )
 
-// AddPod adds the pod that KubeVirt makes of the virtual machine, or why it cannot.
-func (e *Explanation) AddPod(pod *launcher.Result, err error) { e.pod, e.podError = pod, err }
+// AddPod adds the pod that KubeVirt makes of the virtual machine, or why it cannot; and what the user may not read for it.
+func (e *Explanation) AddPod(pod *launcher.Result, unread []string, err error) {
+	e.pod, e.podUnread, e.podError = pod, unread, err
+}
 
 // podTables has a row for each resource of a container, for each component of the memory overhead and for each demand on the
 // node. Only the first has warnings and notes about the cluster.
@@ -27,6 +29,9 @@ func (e *Explanation) podTables(first bool) ([]byte, error) {
 	default:
 		for _, assumed := range e.pod.Assumptions {
 			lines = append(lines, "assumed: "+assumed)
+		}
+		for _, unread := range e.podUnread {
+			lines = append(lines, "not read: "+unread)
 		}
 		for _, remark := range e.pod.Remarks {
 			lines = append(lines, "remark: "+remark.Field+": "+remark.Text)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +35,11 @@ var (
 	limitRanges     = corev1.SchemeGroupVersion.WithResource("limitranges")
 	classes         = storagev1.SchemeGroupVersion.WithResource("storageclasses")
 	csiNodes        = storagev1.SchemeGroupVersion.WithResource("csinodes")
+	drivers         = storagev1.SchemeGroupVersion.WithResource("csidrivers")
+	capacities      = storagev1.SchemeGroupVersion.WithResource("csistoragecapacities")
 	priorityClasses = schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")
+	runtimeClasses  = nodev1.SchemeGroupVersion.WithResource("runtimeclasses")
+	networks        = schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"}
 )
 
 // Found is what was read.
@@ -58,15 +63,50 @@ func Read(ctx context.Context, client dynamic.Interface, namespace string) (*Fou
 			c.Pods = append(c.Pods, trimmed)
 		}
 	})
-	unknown.Namespaces = r.namespaces(namespace)
-	unknown.Claims = read(r, claims, namespace, maxObjects, "claims are not checked", keep(&c.Claims))
+	r.namespace(namespace)
 	unknown.Volumes = read(r, volumes, "", maxObjects, "nodes can mount all volumes", keep(&c.Volumes))
 	unknown.Classes = read(r, classes, "", maxObjects, "claims without a volume are not checked", keep(&c.Classes))
 	unknown.CSINodes = read(r, csiNodes, "", placement.MaxNodes, "nodes can attach any number of volumes", keep(&c.CSINodes))
-	unknown.Quotas = read(r, quotas, namespace, maxObjects, "quotas are not checked", keep(&c.Quotas))
+	noDrivers := read(r, drivers, "", maxObjects, "storage classes have room for new volumes", keep(&c.Drivers))
+	unknown.Capacities = read(r, capacities, "", maxObjects, "storage classes have room for new volumes", keep(&c.Capacities)) || noDrivers
+	unknown.RuntimeClasses = read(r, runtimeClasses, "", maxObjects, "runtime classes are not checked", keep(&c.RuntimeClasses))
 	unknown.LimitRanges = read(r, limitRanges, namespace, maxObjects, "limit ranges are not checked", keep(&c.LimitRanges))
 	unknown.PriorityClasses = read(r, priorityClasses, "", maxObjects, "priority classes are not checked", keep(&c.PriorityClasses))
 	return r.found, r.err
+}
+
+// ReadNamespace reads what the pod of a virtual machine depends on in its namespace: claims, quotas, labels and networks. What the
+// user may not read is a note.
+func ReadNamespace(ctx context.Context, client dynamic.Interface, namespace string) (*Found, error) {
+	r := &reader{ctx: ctx, client: client, found: &Found{Cluster: placement.Cluster{Unknown: placement.Nothing()}}}
+	r.namespace(namespace)
+	return r.found, r.err
+}
+
+// namespace reads what the pod of a virtual machine depends on.
+func (r *reader) namespace(name string) {
+	c, unknown := &r.found.Cluster, &r.found.Unknown
+	unknown.Namespaces = r.namespaces(name)
+	unknown.Claims = read(r, claims, name, maxObjects, "claims are not checked", keep(&c.Claims))
+	unknown.Quotas = read(r, quotas, name, maxObjects, "quotas are not checked", keep(&c.Quotas))
+	unknown.Networks, unknown.OtherNetworks = r.networks(name)
+}
+
+// networks reads NetworkAttachmentDefinitions. Virtual machines can name those of all namespaces; without permission to list them
+// all, those of the namespace are read. A cluster without the kind has none.
+func (r *reader) networks(name string) (unknown, others bool) {
+	each := keep(&r.found.Networks)
+	if r.err == nil {
+		switch err := List(r.ctx, r.client, networks, "", "", maxObjects, each); {
+		case apierrors.IsNotFound(err):
+			return false, false
+		case apierrors.IsForbidden(err) && name != "":
+			return read(r, networks, name, maxObjects, "networks are not checked", each), true
+		case err == nil:
+			return false, false
+		}
+	}
+	return read(r, networks, "", maxObjects, "networks are not checked", each), false
 }
 
 // reader reads lists. The first error that is not about permissions ends it.

@@ -13,6 +13,8 @@ import (
 	"github.com/virtward/virtward/placement"
 )
 
+const networkKind = "NetworkAttachmentDefinition"
+
 // kinds are those of files.
 func kinds(f *Found) map[schema.GroupKind]func(map[string]any) error {
 	return map[schema.GroupKind]func(map[string]any) error{
@@ -25,7 +27,11 @@ func kinds(f *Found) map[schema.GroupKind]func(map[string]any) error {
 		{Kind: "LimitRange"}:                                  decoded(&f.LimitRanges),
 		{Group: classes.Group, Kind: "StorageClass"}:          decoded(&f.Classes),
 		{Group: csiNodes.Group, Kind: "CSINode"}:              decoded(&f.CSINodes),
+		{Group: drivers.Group, Kind: "CSIDriver"}:             decoded(&f.Drivers),
+		{Group: capacities.Group, Kind: "CSIStorageCapacity"}: decoded(&f.Capacities),
 		{Group: priorityClasses.Group, Kind: "PriorityClass"}: decoded(&f.PriorityClasses),
+		{Group: runtimeClasses.Group, Kind: "RuntimeClass"}:   decoded(&f.RuntimeClasses),
+		{Group: networks.Group, Kind: networkKind}:            decoded(&f.Networks),
 	}
 }
 
@@ -65,7 +71,7 @@ func FromFiles(ctx context.Context, names []string, stdin io.Reader) (*Found, er
 	}
 	f.Unknown = placement.Unknown{
 		Pods: len(f.Pods) == 0, Namespaces: len(f.Namespaces) == 0, Claims: len(f.Claims) == 0, Volumes: len(f.Volumes) == 0, Classes: len(f.Classes) == 0,
-		CSINodes: len(f.CSINodes) == 0, Quotas: len(f.Quotas) == 0, LimitRanges: len(f.LimitRanges) == 0, PriorityClasses: len(f.PriorityClasses) == 0,
+		CSINodes: len(f.CSINodes) == 0, Capacities: len(f.Drivers) == 0, Networks: len(f.Networks) == 0, RuntimeClasses: len(f.RuntimeClasses) == 0, Quotas: len(f.Quotas) == 0, LimitRanges: len(f.LimitRanges) == 0, PriorityClasses: len(f.PriorityClasses) == 0,
 	}
 	if f.Unknown.Pods {
 		f.Unread = append(f.Unread, "the files have no pods: nodes count as empty")

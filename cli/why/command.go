@@ -46,14 +46,15 @@ func NewCommand(program options.Program) *cobra.Command {
 
 Of a virtual machine in the cluster, why first reads its conditions, its instance, its claims and DataVolumes, its pod and its events, in
 the order in which you would. If none of these is the cause, or the pod waits for a node, why checks each node as kube-scheduler does:
-taints, labels, resources with the memory that KubeVirt adds, devices, volumes, topology and affinities. It also checks what keeps the API
-server from creating the pod: quotas, limit ranges, priority classes and Pod Security.
+taints, labels, resources with the memory that KubeVirt adds, devices, volumes, topology and affinities. It also checks what keeps the pod
+from being created: networks, quotas, limit ranges, priority classes, runtime classes and Pod Security.
 
 Each reason has the field of the virtual machine behind it, the layer that set the field, and the nearest change that would help.
 
 With -f, why checks the nodes of the cluster for a virtual machine that does not exist yet. With --nodes, it reads nodes from files, and
-needs no cluster. The files can also have Pods, ResourceQuotas, LimitRanges, PriorityClasses, Namespaces, PersistentVolumeClaims,
-PersistentVolumes, StorageClasses and CSINodes. What they lack is not checked.
+needs no cluster. The files can also have Pods, ResourceQuotas, LimitRanges, PriorityClasses, RuntimeClasses, Namespaces,
+NetworkAttachmentDefinitions, PersistentVolumeClaims, PersistentVolumes, StorageClasses, CSINodes, CSIDrivers and CSIStorageCapacities.
+What they lack is not checked.
 
 why reads with your permissions, and lists what it could not read. It needs permission to list nodes, or --nodes.
 

@@ -2,13 +2,8 @@ package why
 
 import (
 	"context"
-	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtward/virtward/api/claims"
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/placements"
 	"github.com/virtward/virtward/evaluator"
@@ -82,7 +77,7 @@ func (p *placer) report(ctx context.Context, subject manifests.Document) (*Repor
 	if err != nil {
 		return nil, err
 	}
-	rendered := r.render(in, cluster.found, result.Namespace)
+	rendered := r.render(in, cluster.found)
 	if rendered == nil {
 		r.answer(nil)
 		return r, nil
@@ -93,7 +88,9 @@ func (p *placer) report(ctx context.Context, subject manifests.Document) (*Repor
 	}
 	s := &placement.Subject{Pod: rendered.Pod.DeepCopy(), Launcher: rendered, VMI: in.VMI, Changes: in.Changes}
 	s.Pod.Namespace = result.Namespace
-	withoutState(s.Pod)
+	r.Assumptions = append(r.Assumptions, cluster.found.Inject(s.Pod, in)...)
+	r.Unknown = slices.DeleteFunc(r.Unknown, cluster.found.Covers)
+	placements.WithoutState(s.Pod)
 	if len(history.Pods) > 0 && history.Pods[0].Spec.NodeName == "" {
 		s.Pod = history.Pods[0]
 	}
@@ -103,14 +100,11 @@ func (p *placer) report(ctx context.Context, subject manifests.Document) (*Repor
 	return r, nil
 }
 
-// statePlaceholder is the name of the claim with the persistent state, which KubeVirt makes before the pod.
-const statePlaceholder = "persistent-state-that-kubevirt-makes"
-
 // render renders the pod with what is known of the namespace; nil if KubeVirt cannot, and then the report has the reason.
-func (r *Report) render(in *launcher.Input, found *placements.Found, namespace string) *launcher.Result {
+func (r *Report) render(in *launcher.Input, found *placements.Found) *launcher.Result {
 	known := *in
 	known.Image, known.QEMUTimeout = "virt-launcher", "240s" // no node depends on them
-	known.Cluster = launcherCluster(in.VMI, found, namespace)
+	known.Cluster = found.Launcher(in.VMI)
 	result, err := launcher.Render(&known)
 	if err != nil {
 		known.Cluster = launcher.Cluster{}
@@ -120,49 +114,6 @@ func (r *Report) render(in *launcher.Input, found *placements.Found, namespace s
 		r.podError = err.Error()
 	}
 	return result
-}
-
-// launcherCluster is what the pod depends on of a namespace. Claims that are missing are a reason of the nodes.
-func launcherCluster(vmi *v1.VirtualMachineInstance, found *placements.Found, namespace string) launcher.Cluster {
-	state := statePlaceholder
-	c := launcher.Cluster{Claims: map[string]launcher.Claim{}, StateClaim: &state, Quotas: []string{}, NamespaceLabels: map[string]string{}}
-	for i := range vmi.Spec.Volumes {
-		if name := claims.OfVolume(&vmi.Spec.Volumes[i]); name != "" {
-			c.Claims[name] = launcher.Claim{}
-		}
-	}
-	for _, claim := range found.Claims {
-		if claim.Namespace != namespace {
-			continue
-		}
-		c.Claims[claim.Name] = launcher.Claim{
-			UID: string(claim.UID), Block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
-			Shared: slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany),
-		}
-		if claim.Labels["persistent-state-for"] == vmi.Name {
-			state = claim.Name
-		}
-	}
-	for _, q := range found.Quotas {
-		if q.Namespace == namespace {
-			for _, name := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
-				c.Quotas = append(c.Quotas, string(name))
-			}
-		}
-	}
-	for _, n := range found.Namespaces {
-		if n.Name == namespace {
-			maps.Copy(c.NamespaceLabels, n.Labels)
-		}
-	}
-	return c
-}
-
-// withoutState removes the volume of a claim that KubeVirt has not made yet.
-func withoutState(p *corev1.Pod) {
-	p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == statePlaceholder
-	})
 }
 
 // newReport is the report of a virtual machine that was evaluated.

@@ -93,7 +93,11 @@ func (r *Report) answer(p *placement.Placement) {
 		r.Answer = "it has no instance that could run: see kubectl virtward explain"
 	case len(p.Creation) > 0:
 		c := &p.Creation[0]
-		r.Answer, r.Field, r.Layer, r.Change = "the API server does not create its pod: "+c.Text, c.Field, c.Layer, c.Change
+		who := "the API server does not create its pod: "
+		if c.Plugin == placement.KubeVirt {
+			who = "KubeVirt does not make its pod: "
+		}
+		r.Answer, r.Field, r.Layer, r.Change = who+c.Text, c.Field, c.Layer, c.Change
 	case p.Len() == 0:
 		r.Answer = "there are no nodes"
 	case p.Fitting() == 0:

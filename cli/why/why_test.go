@@ -60,6 +60,10 @@ func TestOffline(t *testing.T) {
 ---
 {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: shop}, spec: {hard: {requests.memory: 1Gi}}, status: {hard: {requests.memory: 1Gi}, used: {requests.memory: "0"}}}
 `
+	const network = `
+---
+{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: lake, namespace: shop, annotations: {k8s.v1.cni.cncf.io/resourceName: example.com/lake}}, spec: {config: "{}"}}
+`
 	for _, c := range []struct {
 		name, vm, nodes, want string
 		code                  int
@@ -75,6 +79,13 @@ func TestOffline(t *testing.T) {
 		}},
 		{"a quota", vm, cluster + quota, "VirtualMachine shop/db: the API server does not create its pod: ResourceQuota q: the pod needs 1.32Gi of requests.memory; 0 of 1Gi is used", clitest.ExitFailed, []string{
 			"change: raise the quota by 329.38Mi, stop another virtual machine, or request 329.38Mi less",
+		}},
+		{"a network that does not exist", strings.Replace(strings.Replace(vm, "networks: [", "networks: [{name: sea, multus: {networkName: sea}}, ", 1), "interfaces: [", "interfaces: [{name: sea, bridge: {}}, ", 1), cluster + network, "VirtualMachine shop/db: KubeVirt does not make its pod: there is no NetworkAttachmentDefinition shop/sea", clitest.ExitFailed, []string{
+			"field: spec.networks[0].multus.networkName, set by its author", "change: create it, or name another one",
+		}},
+		{"a network that no node has", strings.Replace(strings.Replace(vm, "networks: [", "networks: [{name: lake, multus: {networkName: lake}}, ", 1), "interfaces: [", "interfaces: [{name: lake, bridge: {}}, ", 1), cluster + network, "VirtualMachine shop/db: none of 2 nodes can run it. The nearest is a: the node has no example.com/lake, and the pod needs 1", clitest.ExitFailed, []string{
+			"assumed: the webhook of the network operator adds example.com/lake to the pod, for the NetworkAttachmentDefinition shop/lake",
+			"field: spec.networks, set by its author",
 		}},
 		{"rejected", strings.Replace(vm, "name: data, disk", "name: gone, disk", 1), cluster, "VirtualMachine shop/db: Virtward rejects it: ", clitest.ExitFailed, []string{"change: see kubectl virtward explain"}},
 	} {

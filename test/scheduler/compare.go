@@ -32,6 +32,7 @@ var words = map[placement.Kind]string{
 	placement.TooManyVolumes:       "node(s) exceed max volume count",
 	placement.VolumeElsewhere:      "node(s) didn't match PersistentVolume's node affinity",
 	placement.VolumeUnavailable:    "node(s) didn't find available persistent volumes to bind",
+	placement.StorageFull:          "node(s) did not have enough free storage",
 	placement.OtherZone:            "node(s) had no available volume zone",
 	placement.Spread:               "node(s) didn't match pod topology spread constraints",
 	placement.SpreadLabelMissing:   "node(s) didn't match pod topology spread constraints (missing required label)",

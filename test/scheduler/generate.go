@@ -25,6 +25,8 @@ type Pair struct {
 var Namespaces = []string{"default", "other"}
 
 const (
+	// driver of the volumes, of the classes late and now.
+	driver    = "csi.example.com"
 	zoneLabel = corev1.LabelTopologyZone
 	hostLabel = corev1.LabelHostname
 )
@@ -51,6 +53,7 @@ func Generate(seed uint64) *Pair {
 	pod := g.pod()
 	if g.oneIn(3) {
 		g.volume(pod)
+		g.capacities()
 	}
 	return &Pair{Pod: pod, Cluster: g.c}
 }
@@ -233,11 +236,31 @@ func (g *generator) launcher() *corev1.Pod {
 func classes() []*storagev1.StorageClass {
 	late, now := storagev1.VolumeBindingWaitForFirstConsumer, storagev1.VolumeBindingImmediate
 	return []*storagev1.StorageClass{
-		{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: "example.com/csi", VolumeBindingMode: &late, AllowedTopologies: []corev1.TopologySelectorTerm{
+		{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: driver, VolumeBindingMode: &late, AllowedTopologies: []corev1.TopologySelectorTerm{
 			{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: zoneLabel, Values: []string{"west"}}}},
 		}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late},
-		{ObjectMeta: metav1.ObjectMeta{Name: "now"}, Provisioner: "example.com/csi", VolumeBindingMode: &now},
+		{ObjectMeta: metav1.ObjectMeta{Name: "now"}, Provisioner: driver, VolumeBindingMode: &now},
+	}
+}
+
+// capacities are those that the driver of the storage classes reports: for no node, for some zones, and for volumes that are too small.
+func (g *generator) capacities() {
+	reports := !g.oneIn(4)
+	g.c.Drivers = []*storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: driver}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &reports}}}
+	for i := range g.IntN(4) {
+		size, most := resource.MustParse(pick(g, "512Mi", "1Gi", "2Gi")), resource.MustParse(pick(g, "512Mi", "1Gi"))
+		one := &storagev1.CSIStorageCapacity{
+			ObjectMeta:       metav1.ObjectMeta{Namespace: Namespaces[1], Name: fmt.Sprintf("capacity-%d", i)},
+			StorageClassName: pick(g, "late", "late", "now"), NodeTopology: g.selector(), Capacity: &size,
+		}
+		if g.oneIn(2) {
+			one.NodeTopology = &metav1.LabelSelector{MatchLabels: map[string]string{zoneLabel: pick(g, "east", "west")}}
+		}
+		if g.oneIn(3) {
+			one.MaximumVolumeSize = &most
+		}
+		g.c.Capacities = append(g.c.Capacities, one)
 	}
 }
 
@@ -255,7 +278,7 @@ func (g *generator) volume(p *corev1.Pod) {
 		ObjectMeta: metav1.ObjectMeta{Name: "volume"},
 		Spec: corev1.PersistentVolumeSpec{
 			StorageClassName: class, AccessModes: claim.Spec.AccessModes, Capacity: size,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: "handle"}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "handle"}},
 		},
 	}
 	if g.oneIn(2) {

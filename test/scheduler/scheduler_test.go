@@ -166,6 +166,12 @@ func objectsOf(pair *Pair) []client.Object {
 	for _, o := range pair.Cluster.Classes {
 		add(o.DeepCopy())
 	}
+	for _, o := range pair.Cluster.Drivers {
+		add(o.DeepCopy())
+	}
+	for _, o := range pair.Cluster.Capacities {
+		add(o.DeepCopy())
+	}
 	for _, o := range pair.Cluster.Nodes {
 		add(o.DeepCopy())
 	}

@@ -73,6 +73,66 @@ func launcher(vmi *v1.VirtualMachineInstance, memory string) *corev1.Pod {
 	}
 }
 
+// TestPod: explain shows the pod as it is in this namespace, with the rights of the user. There is no network, and no kind of networks.
+func TestPod(t *testing.T) {
+	plane := shared.Start(t)
+	c := plane.Client()
+	block := corev1.PersistentVolumeBlock
+	create(
+		t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "limited"}},
+		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "limited", Name: "memory"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"limits.memory": resource.MustParse("100Gi")}}},
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "limited", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+			VolumeMode: &block, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "limited", Name: "quotas"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"resourcequotas"}, Verbs: []string{"list"}}}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "limited", Name: "quotas"}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "quotas"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "pia"}}},
+	)
+	const vm = `{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: db, namespace: limited}, spec: {runStrategy: Halted, template: {spec: {
+		networks: [{name: sea, multus: {networkName: sea}}],
+		volumes: [{name: data, persistentVolumeClaim: {claimName: data}}, {name: later, persistentVolumeClaim: {claimName: later}}],
+		domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: sea, bridge: {}}]}}}}}}`
+	const known = "assumed: the PersistentVolumeClaim data exists"
+	for user, want := range map[string]struct{ has, not []string }{
+		"": {[]string{
+			"assumed: the PersistentVolumeClaim later does not exist yet; it will have a file system that one node mounts",
+			"assumed: the NetworkAttachmentDefinition limited/sea does not exist yet; it will have no device resource",
+		}, []string{known, "ResourceQuota", "not read"}},
+		"pia": {[]string{known, "not read: you may not list persistentvolumeclaims: claims are not checked"}, []string{"you may not list resourcequotas"}},
+	} {
+		config := plane.Config()
+		if user != "" {
+			var err error
+			if config, err = plane.UserConfig(user); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kubeconfig, err := plane.WriteKubeconfig("pod-"+user, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := clitest.Call(t, vm, "explain", "-f", "-", "--from-cluster", "-o", "pod", "--kubeconfig", kubeconfig)
+		for _, part := range want.has {
+			if !strings.Contains(got.Out, part) {
+				t.Errorf("user %q: the output has no %q:\n%s%s", user, part, got.Out, got.ErrOut)
+			}
+		}
+		for _, part := range want.not {
+			if strings.Contains(got.Out, part) {
+				t.Errorf("user %q: the output has %q:\n%s", user, part, got.Out)
+			}
+		}
+		limited := false // the quota makes KubeVirt add a limit to the container compute
+		for line := range strings.Lines(got.Out) {
+			fields := strings.Fields(line)
+			limited = limited || len(fields) == 4 && fields[0] == "compute" && fields[1] == "memory" && fields[3] != ""
+		}
+		if !limited {
+			t.Errorf("user %q: the memory has no limit:\n%s", user, got.Out)
+		}
+	}
+}
+
 // TestQuota: a quota rejects the pod of a virtual machine, and why says so to its owner, who may read little else.
 func TestQuota(t *testing.T) {
 	plane := shared.Start(t)
