@@ -33,11 +33,11 @@ func convertCommand(program options.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE ...",
 		Short: "Convert policies of the API server, Kyverno and Gatekeeper",
-		Long: `Convert policies in CEL of the API server, Kyverno and Gatekeeper, and Kyverno's patterns and conditions, into VirtualMachinePolicies.
+		Long: `Convert policies of the API server, Kyverno and Gatekeeper into VirtualMachinePolicies.
 
 convert reads ValidatingAdmissionPolicies, Kyverno's ValidatingPolicies and ClusterPolicies, and Gatekeeper's templates with
-their constraints. It prints a VirtualMachinePolicy for each policy and binding, each rule in CEL, patterns or conditions, and each
-constraint. A part without an equivalent is a comment at its place, and a warning. So is a finding of policy lint about an
+their constraints, in CEL and Rego. It prints a VirtualMachinePolicy for each policy and binding, each rule in CEL, patterns or
+conditions, and each constraint. A part without an equivalent is a comment at its place, and a warning. So is a finding of policy lint about an
 expression; comparisons of quantities are repaired. docs/policy-convert.md lists the reasons for which a policy is not
 converted.
 

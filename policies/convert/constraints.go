@@ -42,12 +42,16 @@ func (c *converter) constraint(i int, object *unstructured.Unstructured) {
 		c.unreadable(i, template, err)
 		return
 	}
-	if code.source() == nil {
-		c.leave(i, object, Rego, "")
-		return
-	}
 	o.part = "with the template " + template.GetName()
 	o.annotations = titled(template.GetAnnotations())
+	if code.source() == nil {
+		if err := o.regoTemplate(&code, object, &spec); err != nil {
+			c.leave(i, object, Rego, because(Rego)+": "+err.Error())
+			return
+		}
+		c.add(o)
+		return
+	}
 	if err := o.templateCode(&code, object, &spec); err != nil {
 		c.unreadable(i, template, err)
 		return
@@ -139,6 +143,20 @@ func (o *original) templateCode(template *templateSpec, constraint *unstructured
 		return err
 	}
 	o.unknown(unknown)
+	o.templateOperations(template)
+	o.spec.FailurePolicy, o.spec.MatchConditions = source.FailurePolicy, source.MatchConditions
+	o.spec.Variables, o.spec.Validations = source.Variables, source.Validations
+	if source.GenerateVAP != nil && *source.GenerateVAP {
+		o.differs("spec", "for a ValidatingAdmissionPolicy beside the webhook, add exportTo: [APIServer]; see docs/export.md")
+	}
+	o.action(spec)
+	parameters, _ := withDefaults(spec.Parameters, template.CRD.Spec.Validation.OpenAPIV3Schema).(map[string]any)
+	o.parameters(constraint, parameters)
+	return nil
+}
+
+// templateOperations leaves the operations that a template declares, which are creations and updates by default.
+func (o *original) templateOperations(template *templateSpec) {
 	operationsOf := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	if declared := template.Targets[0].Operations; len(declared) > 0 {
 		operationsOf = declared
@@ -151,15 +169,6 @@ func (o *original) templateCode(template *templateSpec, constraint *unstructured
 	maps.DeleteFunc(o.matched, func(c cell, _ names) bool {
 		return !has(operationsOf, admissionregistrationv1.OperationType(c.operation))
 	})
-	o.spec.FailurePolicy, o.spec.MatchConditions = source.FailurePolicy, source.MatchConditions
-	o.spec.Variables, o.spec.Validations = source.Variables, source.Validations
-	if source.GenerateVAP != nil && *source.GenerateVAP {
-		o.differs("spec", "for a ValidatingAdmissionPolicy beside the webhook, add exportTo: [APIServer]; see docs/export.md")
-	}
-	o.action(spec)
-	parameters, _ := withDefaults(spec.Parameters, template.CRD.Spec.Validation.OpenAPIV3Schema).(map[string]any)
-	o.parameters(constraint, parameters)
-	return nil
 }
 
 // action writes the action of a constraint.

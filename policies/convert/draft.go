@@ -45,6 +45,9 @@ func (d *draft) build(p part) {
 	}
 	d.params()
 	d.match(p)
+	if d.module != "" {
+		d.spec.Rego = &policyv1alpha1.PolicyRego{Module: d.module}
+	}
 	for _, v := range d.original.spec.Variables {
 		d.paths[v.Name] = d.fieldsOf(v.Expression)
 		d.spec.Variables = append(d.spec.Variables, policyv1alpha1.PolicyVariable{

@@ -28,7 +28,10 @@ type templateSpec struct {
 	Targets []struct {
 		Target     string                                  `json:"target"`
 		Operations []admissionregistrationv1.OperationType `json:"operations,omitempty"`
-		Code       []struct {
+		// Rego and Libs are the older form of the code.
+		Rego string   `json:"rego,omitempty"`
+		Libs []string `json:"libs,omitempty"`
+		Code []struct {
 			Engine string         `json:"engine"`
 			Source map[string]any `json:"source"`
 		} `json:"code,omitempty"`
@@ -98,11 +101,7 @@ func (c *converter) template(i int, object *unstructured.Unstructured) {
 	used := slices.ContainsFunc(c.files.objects, func(o *unstructured.Unstructured) bool {
 		return kindOf(o).Group == constraintGroup && o.GetKind() == spec.CRD.Spec.Names.Kind
 	})
-	switch {
-	case used:
-	case spec.source() == nil:
-		c.leave(i, object, Rego, strings.Replace(because(Rego), "its template", "it", 1))
-	default:
+	if !used {
 		c.leave(i, object, NoConstraint, "")
 	}
 }

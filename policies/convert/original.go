@@ -44,6 +44,8 @@ type original struct {
 	denies bool
 	// written is the rule in patterns, if the original is one.
 	written *Written
+	// module is in Rego v1; empty for an original in CEL.
+	module string
 	// values are parameters that are not in an object of their own.
 	values map[string]any
 	notes  []Note

@@ -62,7 +62,7 @@ func Reasons() []Reason {
 		{PodSecurity, "it checks Pods with the Pod Security Standards (validate.podSecurity), and a virtual machine is not a Pod: keep the original"},
 		{Manifests, "it verifies signatures of manifests (validate.manifests): Virtward does not verify signatures"},
 		{Assertion, "it is written as an assertion tree (validate.assert), and only CEL is converted" + rewriteKyverno},
-		{Rego, "its template is written in Rego, and only CEL (K8sNativeValidation) is converted: docs/from-gatekeeper.md shows how a module changes"},
+		{Rego, "its template in Rego has a part without an equivalent (docs/from-gatekeeper.md shows how a module changes)"},
 		{NoRule, "it has no rule that denies or warns"},
 		{NoPolicy, "none of its policies is among the files"},
 		{NoConstraint, "its match and its parameters are in constraints, and there is none among the files: add their files with -f"},

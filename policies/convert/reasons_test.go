@@ -105,7 +105,7 @@ func TestReasons(t *testing.T) {
 		{convert.Assertion, rule(vmFilter, "validate: {assert: {}}")},
 		{convert.NoRule, rule(vmFilter, "validate: {}")},
 		{convert.NoRule, object("kyverno.io/v1", "ClusterPolicy", "rules: []")},
-		{convert.Rego, rego},
+		{convert.NoConstraint, rego},
 		{convert.Rego, object(constraint, "X", vmKinds) + "\n---\n" + rego},
 		{convert.NoTemplate, object(constraint, "X", vmKinds)},
 		{convert.NoConstraint, cel},

@@ -239,6 +239,7 @@ func classes() []*storagev1.StorageClass {
 		{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: driver, VolumeBindingMode: &late, AllowedTopologies: []corev1.TopologySelectorTerm{
 			{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: zoneLabel, Values: []string{"west"}}}},
 		}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "anywhere"}, Provisioner: driver, VolumeBindingMode: &late},
 		{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late},
 		{ObjectMeta: metav1.ObjectMeta{Name: "now"}, Provisioner: driver, VolumeBindingMode: &now},
 	}
@@ -252,7 +253,7 @@ func (g *generator) capacities() {
 		size, most := resource.MustParse(pick(g, "512Mi", "1Gi", "2Gi")), resource.MustParse(pick(g, "512Mi", "1Gi"))
 		one := &storagev1.CSIStorageCapacity{
 			ObjectMeta:       metav1.ObjectMeta{Namespace: Namespaces[1], Name: fmt.Sprintf("capacity-%d", i)},
-			StorageClassName: pick(g, "late", "late", "now"), NodeTopology: g.selector(), Capacity: &size,
+			StorageClassName: pick(g, "late", "anywhere", "anywhere"), NodeTopology: g.selector(), Capacity: &size,
 		}
 		if g.oneIn(2) {
 			one.NodeTopology = &metav1.LabelSelector{MatchLabels: map[string]string{zoneLabel: pick(g, "east", "west")}}
@@ -269,7 +270,7 @@ func (g *generator) volume(p *corev1.Pod) {
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
 	mode := pick(g, corev1.ReadWriteOnce, corev1.ReadWriteMany, corev1.ReadWriteOncePod)
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-	class := pick(g, "late", "local", "now")
+	class := pick(g, "late", "anywhere", "local", "now")
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespaces[0], Name: "data"},
 		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{mode}, Resources: corev1.VolumeResourceRequirements{Requests: size}},
@@ -289,11 +290,11 @@ func (g *generator) volume(p *corev1.Pod) {
 	if g.oneIn(3) {
 		volume.Labels = map[string]string{zoneLabel: pick(g, "east", "east__west")}
 	}
-	switch g.IntN(6) {
+	switch g.IntN(8) {
 	case 0: // there is no claim
-	case 1: // it has no volume yet
+	case 1, 2, 3: // it has no volume yet
 		g.c.Claims = append(g.c.Claims, claim)
-	case 2: // there is a volume for it
+	case 4: // there is a volume for it
 		volume.Status.Phase = corev1.VolumeAvailable
 		g.c.Claims, g.c.Volumes = append(g.c.Claims, claim), append(g.c.Volumes, volume)
 	default:
