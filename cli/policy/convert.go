@@ -37,9 +37,9 @@ func convertCommand(program options.Program) *cobra.Command {
 
 convert reads ValidatingAdmissionPolicies, Kyverno's ValidatingPolicies and ClusterPolicies, and Gatekeeper's templates with
 their constraints, in CEL and Rego. It prints a VirtualMachinePolicy for each policy and binding, each rule in CEL, patterns or
-conditions, and each constraint. A part without an equivalent is a comment at its place, and a warning. So is a finding of policy lint about an
-expression; comparisons of quantities are repaired. docs/policy-convert.md lists the reasons for which a policy is not
-converted.
+conditions, and each constraint; and a VirtualMachineDefaults for each mutation that only sets defaults. A part without an equivalent
+is a comment at its place, and a warning. So is a finding of policy lint about an expression; comparisons of quantities are repaired.
+docs/policy-convert.md lists the reasons for which a policy is not converted.
 
 --suite writes a directory for each rule in patterns, with its policy, and with tests of both engines that have the same objects:
 suite.yaml for policy test, and kyverno-test.yaml for Kyverno. --engine runs kyverno on them. Without it, the results of Kyverno
@@ -99,7 +99,7 @@ func (o *convertOptions) run(ctx context.Context) error {
 	converted, incomplete := 0, 0
 	for i := range results {
 		r := &results[i]
-		if r.Policy != nil {
+		if r.Converted() {
 			converted++
 		}
 		if !r.Complete() {
@@ -183,7 +183,7 @@ func (o *convertOptions) print(results []convert.Result) error {
 	}
 	printed := false
 	for i := range results {
-		if results[i].Policy == nil && results[i].Complete() { // an object that was skipped
+		if !results[i].Converted() && results[i].Complete() { // an object that was skipped
 			continue
 		}
 		text, err := results[i].YAML()

@@ -44,6 +44,21 @@ func (c *converter) clusterPolicy(i int, object *unstructured.Unstructured) {
 	var converted []*translation
 	for _, rule := range about {
 		made, reason, problems := rule.translate(spec.ignores())
+		if reason == Mutation {
+			b := &defaultsBuilder{}
+			source, name := object.GetKind()+" "+object.GetName(), object.GetName()
+			if len(spec.Rules) > 1 {
+				source, name = source+" rule "+texts.Shorten(rule.Name, maxQuoted), name+"-"+rule.Name
+			}
+			defaults := b.mutating(rule)
+			if kindOf(object) == namespacedPolicy {
+				defaults.Spec.Match.NamespaceSelector = both(defaults.Spec.Match.NamespaceSelector, &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: object.GetNamespace()}})
+			}
+			if b.problem == "" && c.defaults(i, source, name, defaults, b) {
+				continue
+			}
+			problems = b.problem
+		}
 		if reason != "" {
 			message := because(reason) + problems
 			if len(spec.Rules) > 1 {

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
@@ -37,8 +38,10 @@ type Result struct {
 	Index int `json:"-"`
 	// Source is the kind and the name of the original.
 	Source string `json:"source"`
-	// Policy is nil if the original is not converted.
+	// Policy is nil if the original is not converted, or if it sets defaults.
 	Policy *policyv1alpha1.VirtualMachinePolicy `json:"policy,omitempty"`
+	// Defaults are those of an original that sets values that are missing.
+	Defaults *policyv1alpha1.VirtualMachineDefaults `json:"defaults,omitempty"`
 	// Written is the rule of the original, if it is in patterns.
 	Written *Written `json:"-"`
 	// Notes are sorted by the order of the fields in the original.
@@ -65,6 +68,8 @@ func Convert(env *cel.Environment, objects []*unstructured.Unstructured, always 
 			c.clusterPolicy(i, object)
 		case kind == constraintTemplate:
 			c.template(i, object)
+		case kind == gatekeeperAssign && applied(object):
+			c.assign(i, object)
 		case kind.Group == constraintGroup:
 			c.constraint(i, object)
 		default:
@@ -81,6 +86,23 @@ type converter struct {
 	files   *files
 	names   map[string]bool
 	results []Result
+}
+
+// made is what the original became; nil for nothing.
+func (r *Result) made() (object runtime.Object, name string) {
+	switch {
+	case r.Policy != nil:
+		return r.Policy, r.Policy.Name
+	case r.Defaults != nil:
+		return r.Defaults, r.Defaults.Name
+	}
+	return nil, ""
+}
+
+// Converted reports whether the original became an object.
+func (r *Result) Converted() bool {
+	object, _ := r.made()
+	return object != nil
 }
 
 // leave adds a result without a policy. Without a message, it is that of the reason.

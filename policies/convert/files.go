@@ -25,6 +25,7 @@ var (
 	namespacedPolicy = schema.GroupKind{Group: "kyverno.io", Kind: "Policy"}
 	clusterException = schema.GroupKind{Group: "kyverno.io", Kind: "PolicyException"}
 
+	gatekeeperAssign   = schema.GroupKind{Group: "mutations.gatekeeper.sh", Kind: "Assign"}
 	constraintTemplate = schema.GroupKind{Group: "templates.gatekeeper.sh", Kind: "ConstraintTemplate"}
 )
 

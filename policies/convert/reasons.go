@@ -52,7 +52,7 @@ func Reasons() []Reason {
 		{NotAPolicy, "skipped: it is not a policy"},
 		{NoVirtualMachine, "it matches no VirtualMachine, VirtualMachineInstance or VirtualMachinePool"},
 		{Unreadable, "it cannot be read"},
-		{Mutation, "it changes objects: Virtward does not run mutations of users. VirtualMachineDefaults set defaults, see docs/site-defaults.md"},
+		{Mutation, "it changes objects: Virtward does not run mutations of users, and converts only those that set defaults, see docs/site-defaults.md"},
 		{Generation, "it creates objects: Virtward does not create objects for users, see docs/from-kyverno.md"},
 		{Signatures, "it verifies signatures: Virtward does not verify those of images, see docs/from-kyverno.md"},
 		{Cleanup, "it deletes objects: Virtward does not delete objects"},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -196,10 +197,7 @@ func TestRego(t *testing.T) {
 				matched := slices.Contains(template.Operations, operation) || template.Operations == nil && operation != "DELETE"
 				var want []string
 				if matched {
-					review := map[string]any{}
-					for name, value := range request {
-						review[name] = value
-					}
+					review := maps.Clone(request)
 					if operation == "DELETE" { // as Gatekeeper's target does
 						review["object"] = review["oldObject"]
 					}

@@ -28,19 +28,20 @@ const width = 100
 func (r *Result) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	comment(&out, "Converted from "+r.Source+".")
-	if r.Policy == nil {
+	object, name := r.made()
+	if object == nil {
 		for _, n := range r.Notes {
 			comment(&out, n.text())
 		}
 		return out.Bytes(), nil
 	}
-	content, err := sigsyaml.Marshal(r.Policy)
+	content, err := sigsyaml.Marshal(object)
 	if err != nil {
-		return nil, fmt.Errorf("writing the policy %s: %w", r.Policy.Name, err)
+		return nil, fmt.Errorf("writing %s: %w", name, err)
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
-		return nil, fmt.Errorf("writing the policy %s: %w", r.Policy.Name, err)
+		return nil, fmt.Errorf("writing %s: %w", name, err)
 	}
 	root := document.Content[0]
 	prune(root)
@@ -54,7 +55,7 @@ func (r *Result) YAML() ([]byte, error) {
 	encoder.SetIndent(2)
 	encoder.CompactSeqIndent()
 	if err := encoder.Encode(root); err != nil {
-		return nil, fmt.Errorf("writing the policy %s: %w", r.Policy.Name, err)
+		return nil, fmt.Errorf("writing %s: %w", name, err)
 	}
 	return out.Bytes(), encoder.Close()
 }
