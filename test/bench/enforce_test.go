@@ -2,9 +2,10 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	goruntime "runtime"
+	"runtime/debug"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,7 +20,6 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/policies"
-	"github.com/virtward/virtward/test/build"
 )
 
 // BenchmarkValidatePolicies50 is BenchmarkValidateRequest with 50 policies in CEL, which let the VMI pass.
@@ -30,23 +30,10 @@ func BenchmarkValidateRego50(b *testing.B) { benchmarkValidatePolicies(b, regoSe
 
 func benchmarkValidatePolicies(b *testing.B, set *policies.Set) {
 	b.Helper()
-	v := validator(b)
-	live(v.Evaluator).GetPolicies = func() *policies.Set { return set }
-	live(v.Evaluator).GetNamespace = func(_ context.Context, name string) (*corev1.Namespace, error) {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}, nil
-	}
-	object, err := json.Marshal(complete(b, build.Typical("db").Label("app", "db").Label("team", "blue").Label("cost-centre", "42").Obj()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	data := review(b, object)
-	var answer struct{ Response struct{ Allowed bool } }
-	if first, err := v.Review(context.Background(), data); err != nil || json.Unmarshal(first, &answer) != nil || !answer.Response.Allowed {
-		b.Fatalf("%v: %s", err, first)
-	}
+	request := reviewWith(b, set)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := v.Review(context.Background(), data); err != nil {
+		if err := request(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -82,6 +69,55 @@ func storedPolicies(tb testing.TB, count int) []runtime.Object {
 		objects = append(objects, object)
 	}
 	return objects
+}
+
+// BenchmarkPoliciesMemory measures the memory of a process with stored policies, half of them in CEL and half in Rego, that a cache
+// compiles, and after 2,000 requests. Measure each number of policies in a process of its own.
+func BenchmarkPoliciesMemory(b *testing.B) {
+	for _, count := range []int{50, 1000} {
+		b.Run(strconv.Itoa(count), func(b *testing.B) {
+			w := loadPolicies(b, count)
+			request := reviewWith(b, w.Current())
+			debug.FreeOSMemory()
+			for b.Loop() {
+				for range 2000 {
+					if err := request(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(ownMemory(), "RssAnon-MB")
+			b.ReportMetric(heapInUse(), "heap-MB")
+			goruntime.KeepAlive(w)
+		})
+	}
+}
+
+// loadPolicies returns a cache that has compiled stored policies.
+func loadPolicies(b *testing.B, count int) *configcache.Policies {
+	b.Helper()
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies"): "VirtualMachinePolicyList", corev1.SchemeGroupVersion.WithResource("configmaps"): "ConfigMapList",
+	}, storedPolicies(b, count)...)
+	changes := make(chan configcache.Change, 10)
+	w, err := configcache.NewPolicies(client, configcache.PoliciesOptions{Namespace: "virtward-system", ParamsNamespaces: []string{"virtward-system"}, Environment: environment(b)},
+		func(c configcache.Change) { changes <- c })
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	})
+	if first := <-changes; len(first.Objects) != count || len(first.Notes) != 0 {
+		b.Fatalf("%d policies, of which are broken: %v", len(first.Objects), first.Notes)
+	}
+	return w
 }
 
 // BenchmarkPoliciesLoad1000 is the time from the start of the watch to 1,000 compiled policies, half of them in CEL

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -140,10 +141,54 @@ func loadedSet(tb testing.TB, matching, loaded int) *policies.Set {
 	return policies.NewSet("virtward-system", compiled...)
 }
 
+// differentSet returns policies in CEL no two of which have an expression in common.
+func differentSet(tb testing.TB, count int) *policies.Set {
+	tb.Helper()
+	env := environment(tb)
+	compiled := make([]*policies.Policy, 0, count)
+	for i := range count {
+		policy := &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cel-%d", i)}}
+		if err := yaml.UnmarshalStrict([]byte(celPolicies[i%len(celPolicies)]), &policy.Spec); err != nil {
+			tb.Fatal(err)
+		}
+		for j := range policy.Spec.Validations {
+			policy.Spec.Validations[j].Expression += fmt.Sprintf(" || vm.metadata.name == 'exempt-%d'", i)
+		}
+		compiled = append(compiled, policyOf(tb, env, policy))
+	}
+	return policies.NewSet("virtward-system", compiled...)
+}
+
 // BenchmarkPoliciesLoaded evaluates the typical VMI with policies of which a part matches, without the webhook.
 func BenchmarkPoliciesLoaded(b *testing.B) {
 	for _, c := range []struct{ matching, loaded int }{{10, 10}, {10, 1000}, {100, 100}, {1000, 1000}} {
 		b.Run(fmt.Sprintf("%d-of-%d", c.matching, c.loaded), func(b *testing.B) { benchmarkPolicies(b, loadedSet(b, c.matching, c.loaded), c.matching/10) })
+	}
+}
+
+// BenchmarkPoliciesHeap measures the live heap of a compiled policy: of policies with ten texts in CEL, of policies that have no
+// expression in common, and of modules in Rego.
+func BenchmarkPoliciesHeap(b *testing.B) {
+	const shared, count = 20, 500
+	for _, c := range []struct {
+		name string
+		make func(testing.TB, int) *policies.Set
+	}{{"equal", celSet}, {"different", differentSet}, {"rego", regoSet}} {
+		b.Run(c.name, func(b *testing.B) {
+			heapOf := func(count int) float64 {
+				before := heapInUse()
+				set := c.make(b, count)
+				made := heapInUse() - before
+				runtime.KeepAlive(set)
+				return made
+			}
+			heapOf(shared) // what is made once in a process
+			total, n := 0.0, 0
+			for b.Loop() {
+				total, n = total+heapOf(shared+count)-heapOf(shared), n+1
+			}
+			b.ReportMetric(total*1024/float64(count*n), "KB/policy")
+		})
 	}
 }
 
