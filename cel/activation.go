@@ -93,7 +93,7 @@ func (a *Activation) ResolveName(name string) (any, bool) { //nolint:cyclop // o
 			if a.scope.values != nil {
 				return a.scope.values
 			}
-			return typed(d.Params, a.scope.params)
+			return typed(d.Params, a.scope.options.Params)
 		}), true
 	case varVariables:
 		return &a.variables, true

@@ -12,6 +12,7 @@ import (
 	apicel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/utils/lru"
 
 	"github.com/virtward/virtward/api/apikinds"
 )
@@ -66,6 +67,9 @@ type Environment struct {
 	bindings  map[string]*functions.Overload
 	functions interpreter.Dispatcher
 	patterns  *recent
+	// scopes are those that policies have now, and views those of the scopes that were used last.
+	scopes *shared[digest, Scope]
+	views  *lru.Cache
 }
 
 // NewEnvironment reads the schemas. An error is a mistake in the program.
@@ -115,7 +119,7 @@ func NewEnvironment() (*Environment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the CEL environment: %w", err)
 	}
-	e := &Environment{base: base, kinds: kinds, types: all, shapes: read, variables: map[string]*apicel.DeclType{}, patterns: newRecent()}
+	e := &Environment{base: base, kinds: kinds, types: all, shapes: read, variables: map[string]*apicel.DeclType{}, patterns: newRecent(), scopes: newShared[digest, Scope](), views: lru.New(maxViews)}
 	for _, v := range variables {
 		e.variables[v.name] = v.declared
 	}

@@ -14,8 +14,10 @@ type Cost struct{ Min, Max uint64 }
 
 // EstimatedCost is what the program may cost for a VM that is large but not absurd. It is advice: the limits hold
 // when it runs. What the variables cost that it reads is not in it.
-func (p *Program) EstimatedCost() Cost {
-	cost, err := p.scope.main.env.EstimateCost(p.ast, &library.CostEstimator{SizeEstimator: sizes{p.scope}})
+func (p *Program) EstimatedCost() Cost { return p.estimated }
+
+func (p *Program) estimate(v *view) Cost {
+	cost, err := v.env.EstimateCost(p.ast, &library.CostEstimator{SizeEstimator: sizes{p.scope.environment, v}})
 	if err != nil {
 		return Cost{}
 	}
@@ -23,7 +25,10 @@ func (p *Program) EstimatedCost() Cost {
 }
 
 // sizes assumes sizes where a schema gives no limit.
-type sizes struct{ scope *Scope }
+type sizes struct {
+	environment *Environment
+	view        *view
+}
 
 // EstimateSize is the size of a value that an expression reads.
 func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
@@ -44,9 +49,9 @@ func (s sizes) follow(path []string) *apicel.DeclType {
 	if len(path) == 0 {
 		return nil
 	}
-	declared := s.scope.main.declared[path[0]]
+	declared := s.view.declared[path[0]]
 	if declared == nil {
-		declared = s.scope.environment.variables[path[0]]
+		declared = s.environment.variables[path[0]]
 	}
 	for _, name := range path[1:] {
 		switch {

@@ -37,12 +37,12 @@ type tariff struct {
 	whole uint64
 	// steps are what each step of a loop costs, by the id of the expression of the step.
 	steps map[int64]uint64
-	// keys are the ids of expressions that are keys of maps.
-	keys map[int64]bool
+	// keys are the ids of expressions that are keys of maps, and tests those that look whether a field is present.
+	keys, tests map[int64]bool
 }
 
 func tariffOf(ast *celast.AST) *tariff {
-	t := &tariff{steps: map[int64]uint64{}, keys: map[int64]bool{}}
+	t := &tariff{steps: map[int64]uint64{}, keys: map[int64]bool{}, tests: map[int64]bool{}}
 	t.whole = evaluateUnits + t.units(ast.Expr(), 0)
 	return t
 }
@@ -53,6 +53,9 @@ func (t *tariff) units(e celast.Expr, loops uint64) uint64 {
 	case celast.IdentKind:
 		return identUnits + loops/namesPerUnit
 	case celast.SelectKind:
+		if e.AsSelect().IsTestOnly() {
+			t.tests[e.ID()] = true
+		}
 		return selectUnits + t.units(e.AsSelect().Operand(), loops)
 	case celast.CallKind:
 		return t.call(e.AsCall(), loops)
@@ -169,9 +172,9 @@ func (e *Environment) meter(ast *celast.AST, t *tariff, literals patterns) inter
 		if err != nil {
 			return nil, err
 		}
-		if attribute, ok := made.(interpreter.InterpretableAttribute); ok {
+		if attribute, ok := made.(interpreter.InterpretableAttribute); ok && !t.tests[i.ID()] {
 			if _, twice := made.(*placedAttribute); !twice {
-				made = &placedAttribute{attribute}
+				made = placed(attribute)
 			}
 		}
 		if units, ok := t.steps[i.ID()]; ok {

@@ -37,7 +37,11 @@ func (p *Program) Observe(a *Activation) []Part {
 		return nil
 	}
 	a.budget = NewBudget()
-	observed, err := p.scope.main.env.Program(p.ast,
+	made, issues := p.scope.views()
+	if len(issues) > 0 {
+		return nil
+	}
+	observed, err := made.main.env.Program(p.ast,
 		celgo.EvalOptions(celgo.OptTrackState),
 		celgo.CustomDecoratorV2(p.scope.environment.meter(p.ast.NativeRep(), p.tariff, p.scope.environment.newPatterns())))
 	if err != nil {

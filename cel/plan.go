@@ -14,10 +14,12 @@ import (
 // after each part of an expression, which cannot be switched off, and takes longer than most of the parts.
 
 // plan makes an expression executable.
-func (v *view) plan(dispatcher interpreter.Dispatcher, ast *celast.AST, meter interpreter.InterpretableDecoratorV2) (interpreter.InterpretableV2, error) {
-	adapter, provider := v.env.CELTypeAdapter(), v.env.CELTypeProvider()
-	attributes := interpreter.NewAttributeFactory(v.env.Container, adapter, provider)
-	return interpreter.NewInterpreter(dispatcher, v.env.Container, provider, adapter, attributes).
+//
+// What it makes refers to nothing of the view but its types.
+func (e *Environment) plan(v *view, ast *celast.AST, meter interpreter.InterpretableDecoratorV2) (interpreter.InterpretableV2, error) {
+	adapter := e.base.CELTypeAdapter()
+	factory := attributes{interpreter.NewAttributeFactory(e.base.Container, adapter, v.provider)}
+	return interpreter.NewInterpreter(e.functions, e.base.Container, v.provider, adapter, factory).
 		NewInterpretable(ast, interpreter.CustomDecoratorV2(alternatives), interpreter.CustomDecoratorV2(meter), interpreter.Optimize())
 }
 
@@ -103,6 +105,14 @@ func (a *alternative) Eval(vars interpreter.Activation) ref.Val {
 // placedAttribute is a chain of fields, in which the place of an error is that of its field.
 type placedAttribute struct {
 	interpreter.InterpretableAttribute
+
+	// direct reports whether it is a chain, whose values need no conversion for the most part.
+	direct bool
+}
+
+func placed(attribute interpreter.InterpretableAttribute) *placedAttribute {
+	_, direct := attribute.Attr().(*chain)
+	return &placedAttribute{attribute, direct}
 }
 
 // AddQualifier implements Attribute.
@@ -112,6 +122,26 @@ func (a *placedAttribute) AddQualifier(q interpreter.Qualifier) (interpreter.Att
 	}
 	_, err := a.InterpretableAttribute.AddQualifier(q)
 	return a, err
+}
+
+// Exec implements InterpretableV2.
+func (a *placedAttribute) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	if !a.direct {
+		return a.InterpretableAttribute.Exec(frame)
+	}
+	v, err := a.InterpretableAttribute.Resolve(frame)
+	if err != nil {
+		return types.LabelErrNode(a.ID(), types.WrapErr(err))
+	}
+	if known, ok := v.(ref.Val); ok {
+		return known
+	}
+	return a.Adapter().NativeToValue(v)
+}
+
+// Eval implements Interpretable.
+func (a *placedAttribute) Eval(vars interpreter.Activation) ref.Val {
+	return a.Exec(interpreter.AsFrame(vars))
 }
 
 // placedQualifier is a field of a chain.

@@ -140,15 +140,16 @@ type Program struct {
 	planned    interpreter.InterpretableV2
 	reads      map[string]bool
 	tariff     *tariff
+	estimated  Cost
 	// fields are the documents of which it reads fields, itself or through variables, without a look at whether they are
 	// null.
 	fields map[string]bool
 }
 
-func (s *Scope) program(expression string, ast *celgo.Ast, want Result) (*Program, error) {
+func (s *Scope) program(v *view, expression string, ast *celgo.Ast, want Result) (*Program, error) {
 	literals := s.environment.newPatterns()
 	tariff := tariffOf(ast.NativeRep())
-	planned, err := s.main.plan(s.environment.functions, ast.NativeRep(), s.environment.meter(ast.NativeRep(), tariff, literals))
+	planned, err := s.environment.plan(v, ast.NativeRep(), s.environment.meter(ast.NativeRep(), tariff, literals))
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +157,7 @@ func (s *Scope) program(expression string, ast *celgo.Ast, want Result) (*Progra
 	p.read(ast.NativeRep())
 	p.readReferences(ast.NativeRep())
 	p.fields = p.unguarded(ast.NativeRep())
+	p.estimated = p.estimate(v)
 	return p, nil
 }
 

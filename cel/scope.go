@@ -62,16 +62,29 @@ const (
 
 func (r Result) String() string { return [...]string{"any", "bool", "string"}[r] }
 
-// Scope compiles the expressions of one policy. It is safe for concurrent use.
+// Scope compiles the expressions of policies. It is safe for concurrent use.
 type Scope struct {
 	environment *Environment
-	main        *view
-	kinds       []*view // for advice, when there are several
-	matched     int     // how many kinds there are, those without a schema included
-	params      *apiextensionsv1.JSONSchemaProps
-	values      any // of the parameters, as the schema wants them; nil if each Documents has its own
-	variables   []*Program
-	names       map[string]int
+	// options are those that it was made with, without values, and key is their digest.
+	options   ScopeOptions
+	key       digest
+	values    any // of the parameters, as the schema wants them; nil if each Documents has its own
+	variables []*Program
+	names     map[string]int
+	// programs are those that policies have now.
+	programs *shared[programKey, Program]
+}
+
+// programKey identifies a program of a scope.
+type programKey struct {
+	expression string
+	want       Result
+}
+
+// views are a scope as it is for each type of object. They take most of its memory, and only compiling needs them.
+type views struct {
+	main  *view
+	kinds []*view // for advice, when there are several
 }
 
 // view is a scope as it is for one type of object.
@@ -84,18 +97,44 @@ type view struct {
 	own      *apicel.DeclType            // the type of variables, which grows while a scope is made
 }
 
-// Scope makes a scope. Without errors among the issues it is complete; with errors it is nil.
+// Scope makes a scope. Without errors among the issues it is complete; with errors it is nil. Policies with equal options share what
+// is compiled in it.
 func (e *Environment) Scope(o ScopeOptions) (*Scope, []diagnostics.Problem) {
 	for i, kind := range o.Kinds {
 		if _, ok := e.kinds[kind]; !ok {
 			return nil, []diagnostics.Problem{{Field: fmt.Sprintf("kinds[%d]", i), Message: fmt.Sprintf("unknown kind %q: the known ones are %s", kind, known(Kinds()))}}
 		}
 	}
-	o.Kinds = slices.Compact(slices.Sorted(slices.Values(o.Kinds)))
-	s := &Scope{environment: e, params: o.Params, names: map[string]int{}, matched: len(o.Kinds)}
-	if o.Values != nil {
-		s.values = typed(o.Values, o.Params)
+	values := o.Values
+	o.Kinds, o.Values = slices.Compact(slices.Sorted(slices.Values(o.Kinds))), nil
+	key, err := digestOf(&o)
+	if err != nil {
+		return nil, []diagnostics.Problem{{Field: "params", Message: err.Error()}}
 	}
+	s, issues := e.scopes.get(key, func() (*Scope, []diagnostics.Problem) { return e.newScope(o, key) })
+	if s == nil || values == nil {
+		return s, issues
+	}
+	bound := *s
+	bound.values = typed(values, o.Params)
+	return &bound, issues
+}
+
+func (e *Environment) newScope(o ScopeOptions, key digest) (*Scope, []diagnostics.Problem) {
+	made, issues := e.viewsOf(o)
+	if len(issues) > 0 {
+		return nil, issues
+	}
+	s := &Scope{environment: e, options: o, key: key, names: map[string]int{}, programs: newShared[programKey, Program]()}
+	s, issues = s.compose(made)
+	if s != nil {
+		e.views.Add(key, made)
+	}
+	return s, issues
+}
+
+// viewsOf returns the views of a scope, without its variables.
+func (e *Environment) viewsOf(o ScopeOptions) (*views, []diagnostics.Problem) {
 	params, issues := declareParams(o.Params)
 	if len(issues) > 0 {
 		return nil, issues
@@ -104,8 +143,9 @@ func (e *Environment) Scope(o ScopeOptions) (*Scope, []diagnostics.Problem) {
 	if len(o.Kinds) == 1 {
 		object = o.Kinds[0]
 	}
+	made := &views{}
 	var err error
-	if s.main, err = e.view(object, params); err != nil {
+	if made.main, err = e.view(object, params); err != nil {
 		return nil, []diagnostics.Problem{{Message: err.Error()}}
 	}
 	if len(o.Kinds) > 1 {
@@ -117,10 +157,29 @@ func (e *Environment) Scope(o ScopeOptions) (*Scope, []diagnostics.Problem) {
 			if err != nil {
 				return nil, []diagnostics.Problem{{Message: err.Error()}}
 			}
-			s.kinds = append(s.kinds, typed)
+			made.kinds = append(made.kinds, typed)
 		}
 	}
-	return s.compose(o.Variables)
+	return made, nil
+}
+
+// maxViews is how many scopes have their views: those that were used last. The others make them again.
+const maxViews = 8
+
+// views returns the views of the scope.
+func (s *Scope) views() (*views, []diagnostics.Problem) {
+	if kept, ok := s.environment.views.Get(s.key); ok {
+		return kept.(*views), nil
+	}
+	made, issues := s.environment.viewsOf(s.options)
+	if len(issues) > 0 {
+		return nil, issues
+	}
+	for _, variable := range s.variables {
+		made.declare(variable)
+	}
+	s.environment.views.Add(s.key, made)
+	return made, nil
 }
 
 func declareParams(schema *apiextensionsv1.JSONSchemaProps) (*apicel.DeclType, []diagnostics.Problem) {
@@ -167,10 +226,10 @@ func (e *Environment) view(kind string, params *apicel.DeclType) (*view, error) 
 }
 
 // compose compiles the variables, each in sight of those before it.
-func (s *Scope) compose(variables []Expression) (*Scope, []diagnostics.Problem) {
+func (s *Scope) compose(made *views) (*Scope, []diagnostics.Problem) {
 	var all []diagnostics.Problem
 	failed := false
-	for i, variable := range variables {
+	for i, variable := range s.options.Variables {
 		at := fmt.Sprintf("variables[%d]", i)
 		switch _, taken := s.names[variable.Name]; {
 		case !identifier.MatchString(variable.Name):
@@ -180,7 +239,7 @@ func (s *Scope) compose(variables []Expression) (*Scope, []diagnostics.Problem) 
 			all, failed = append(all, diagnostics.Problem{Field: at + ".name", Message: fmt.Sprintf("there is a variable %q already", variable.Name)}), true
 			continue
 		}
-		program, issues := s.Compile(variable.Expression, Any)
+		program, issues := s.compile(made, variable.Expression, Any)
 		for _, issue := range issues {
 			issue.Field = at + ".expression"
 			all = append(all, issue)
@@ -189,26 +248,31 @@ func (s *Scope) compose(variables []Expression) (*Scope, []diagnostics.Problem) 
 		s.variables = append(s.variables, program)
 		if program == nil {
 			failed = true
-			s.main.declare(variable.Name, celgo.DynType) // so that those which read it say only what is their own
-			for _, v := range s.kinds {
+			made.main.declare(variable.Name, celgo.DynType) // so that those which read it say only what is their own
+			for _, v := range made.kinds {
 				v.declare(variable.Name, celgo.DynType)
 			}
 			continue
 		}
 		program.name = variable.Name
-		s.main.declare(variable.Name, program.ast.OutputType())
-		for _, v := range s.kinds {
-			output := celgo.DynType
-			if ast, issues := v.check(variable.Expression); len(issues) == 0 {
-				output = ast.OutputType()
-			}
-			v.declare(variable.Name, output)
-		}
+		made.declare(program)
 	}
 	if failed {
 		return nil, all
 	}
 	return s, all
+}
+
+// declare declares a variable with its type in each view.
+func (v *views) declare(variable *Program) {
+	v.main.declare(variable.name, variable.ast.OutputType())
+	for _, of := range v.kinds {
+		output := celgo.DynType
+		if ast, issues := of.check(variable.expression); len(issues) == 0 {
+			output = ast.OutputType()
+		}
+		of.declare(variable.name, output)
+	}
 }
 
 func (v *view) declare(name string, t *celgo.Type) {
@@ -307,13 +371,23 @@ func fieldNames(t *apicel.DeclType) []string {
 // Compile makes a program of an expression that must result in what is wanted. Without errors among the issues
 // there is a program. What cannot be known before it runs, such as the type of an untyped value, is checked then.
 func (s *Scope) Compile(expression string, want Result) (*Program, []diagnostics.Problem) {
+	return s.programs.get(programKey{expression, want}, func() (*Program, []diagnostics.Problem) {
+		v, issues := s.views()
+		if len(issues) > 0 {
+			return nil, issues
+		}
+		return s.compile(v, expression, want)
+	})
+}
+
+func (s *Scope) compile(v *views, expression string, want Result) (*Program, []diagnostics.Problem) {
 	if len(expression) > MaxExpression {
 		return nil, []diagnostics.Problem{{Message: fmt.Sprintf("the expression has %d bytes: at most %d", len(expression), MaxExpression)}}
 	}
 	if n := strings.Count(expression, "optMap") + strings.Count(expression, "optFlatMap"); n > MaxOptionalMacros {
 		return nil, []diagnostics.Problem{{Message: fmt.Sprintf("the expression has %d calls of optMap and optFlatMap: at most %d; use variables", n, MaxOptionalMacros)}}
 	}
-	ast, issues := s.main.check(expression)
+	ast, issues := v.main.check(expression)
 	if len(issues) > 0 {
 		return nil, issues
 	}
@@ -323,11 +397,11 @@ func (s *Scope) Compile(expression string, want Result) (*Program, []diagnostics
 	if issues := lost(ast); len(issues) > 0 {
 		return nil, issues
 	}
-	advice := s.advise(expression)
+	advice := v.advise(expression, len(s.options.Kinds))
 	if slices.ContainsFunc(advice, func(p diagnostics.Problem) bool { return !p.Warning }) {
 		return nil, advice
 	}
-	program, err := s.program(expression, ast, want)
+	program, err := s.program(v.main, expression, ast, want)
 	if err != nil {
 		return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: err.Error()}}
 	}
@@ -352,11 +426,12 @@ func (r Result) accepts(t *celgo.Type) bool {
 func typeName(t *celgo.Type) string { return strings.ReplaceAll(t.String(), "_type", "") }
 
 // advise checks an expression against every kind, where there are several: what is wrong with one of them is a
-// warning, because the expression may ask for the kind first; what is wrong with all of them is an error.
-func (s *Scope) advise(expression string) []diagnostics.Problem {
+// warning, because the expression may ask for the kind first; what is wrong with all of them is an error. matched is how many kinds
+// there are, those without a schema included.
+func (v *views) advise(expression string, matched int) []diagnostics.Problem {
 	byIssue := map[diagnostics.Problem][]string{}
 	var order []diagnostics.Problem
-	for _, v := range s.kinds {
+	for _, v := range v.kinds {
 		_, issues := v.check(expression)
 		for _, issue := range issues {
 			if _, seen := byIssue[issue]; !seen {
@@ -368,7 +443,7 @@ func (s *Scope) advise(expression string) []diagnostics.Problem {
 	var advice []diagnostics.Problem
 	for _, issue := range order {
 		kinds := byIssue[issue]
-		issue.Warning = len(kinds) < s.matched
+		issue.Warning = len(kinds) < matched
 		issue.Message = fmt.Sprintf("in a %s: %s", strings.Join(kinds, " and a "), issue.Message)
 		advice = append(advice, issue)
 		if len(advice) == MaxIssues {

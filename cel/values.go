@@ -47,6 +47,9 @@ type shape struct {
 
 // shapeField is one field of a struct, those of structs inlined into it included.
 type shapeField struct {
+	// owner is the shape that has the field, and at its index there.
+	owner *shape
+	at    int
 	name  string
 	entry *value.FieldCacheEntry
 	shape *shape
@@ -92,7 +95,7 @@ func (s *shapes) make(t reflect.Type, made map[reflect.Type]*shape) *shape {
 		result.index = make(map[string]int, len(entries))
 		for i, entry := range entries {
 			field := entry.GetFrom(reflect.Zero(t))
-			result.fields[i] = shapeField{name: entry.JsonName, entry: entry, shape: s.make(field.Type(), made)}
+			result.fields[i] = shapeField{owner: result, at: i, name: entry.JsonName, entry: entry, shape: s.make(field.Type(), made)}
 			result.index[entry.JsonName] = i
 		}
 	}
@@ -300,14 +303,22 @@ func (o *object) Get(key ref.Val) ref.Val {
 		return types.MaybeNoSuchOverloadErr(key)
 	}
 	if i, known := o.shape.index[string(name)]; known {
-		if v := o.field(i); v != absent {
+		if v := o.valueAt(i); v != nil {
 			return v
-		}
-		if o.shape.fields[i].shape.form == formObject { // omitted for being empty, and read as such
-			return o.shapes.convert(o.shape.fields[i].shape, reflect.Zero(o.shape.fields[i].shape.typ))
 		}
 	}
 	return noSuchKey(string(name))
+}
+
+// valueAt returns the value of a field; nil if it has none.
+func (o *object) valueAt(i int) ref.Val {
+	if v := o.field(i); v != absent {
+		return v
+	}
+	if o.shape.fields[i].shape.form == formObject { // omitted for being empty, and read as such
+		return o.shapes.convert(o.shape.fields[i].shape, reflect.Zero(o.shape.fields[i].shape.typ))
+	}
+	return nil
 }
 
 func noSuchKey(name string) ref.Val { return types.NewErr("no such key: %s", name) }
