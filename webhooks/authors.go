@@ -169,7 +169,7 @@ func (m *Mutator) authorWanted(reader *copyReader, request *admissionv1.Admissio
 
 // sameSpec reports whether an update leaves the spec.
 func sameSpec(request *admissionv1.AdmissionRequest) bool {
-	after, before := member(gjson.ParseBytes(request.Object.Raw), nil, "spec").Raw, member(gjson.ParseBytes(request.OldObject.Raw), nil, "spec").Raw
+	after, before := member(gjson.ParseBytes(request.Object.Raw), "spec").Raw, member(gjson.ParseBytes(request.OldObject.Raw), "spec").Raw
 	if after == before {
 		return true
 	}
@@ -179,15 +179,15 @@ func sameSpec(request *admissionv1.AdmissionRequest) bool {
 
 // snapshotOf returns the name of the snapshot that a restore or a clone names; empty for none.
 func snapshotOf(request *admissionv1.AdmissionRequest) string {
-	spec := member(gjson.ParseBytes(request.Object.Raw), nil, "spec")
+	spec := member(gjson.ParseBytes(request.Object.Raw), "spec")
 	if groupKind(request) == restoreKind {
-		return member(spec, nil, "virtualMachineSnapshotName").Str
+		return member(spec, "virtualMachineSnapshotName").Str
 	}
-	source := member(spec, nil, "source")
-	if member(source, nil, "kind").Str != apikinds.VirtualMachineSnapshot {
+	source := member(spec, "source")
+	if member(source, "kind").Str != apikinds.VirtualMachineSnapshot {
 		return ""
 	}
-	return member(source, nil, "name").Str
+	return member(source, "name").Str
 }
 
 // authorOfOwner returns the record for the restore that KubeVirt creates for a clone: the author of the clone, and the content
@@ -216,7 +216,7 @@ func (r *copyReader) authorOfOwner(request *admissionv1.AdmissionRequest) (strin
 
 // ownerOf returns the owner that controls an object in JSON; nil for none.
 func ownerOf(object []byte) *metav1.OwnerReference {
-	owners := member(member(gjson.ParseBytes(object), nil, "metadata"), nil, "ownerReferences")
+	owners := member(member(gjson.ParseBytes(object), "metadata"), "ownerReferences")
 	if !owners.IsArray() {
 		return nil
 	}

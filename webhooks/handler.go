@@ -288,24 +288,50 @@ func (h *handler) answerUnevaluated(head *admissionv1.AdmissionRequest, why *fai
 // encode encodes the response to a request, and counts it.
 func (h *handler) encode(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, verdict string, started time.Time) ([]byte, error) {
 	response.UID = request.UID
-	answer, err := json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
-		Response: response,
-	})
+	answer, err := answerWith(response)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the answer: %w", err)
 	}
 	kind, operation := metricLabels(request)
 	h.metrics.observe(h.name, kind, operation, verdict, h.clock.Since(started))
-	h.log.V(1).Info("answered", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
-		"operation", request.Operation, "verdict", verdict, "uid", request.UID)
+	if log := h.log.V(1); log.Enabled() {
+		log.Info("answered", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
+			"operation", request.Operation, "verdict", verdict, "uid", request.UID)
+	}
 	return answer, nil
 }
 
-// decodeReview decodes a request. It accepts only the API version that Virtward's webhook configurations name.
+// The response that only admits a request, without its uid.
+const (
+	beforeUID = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":`
+	afterUID  = `,"allowed":true}}`
+)
+
+// answerWith encodes a response in its AdmissionReview.
+func answerWith(response *admissionv1.AdmissionResponse) ([]byte, error) {
+	if response.Allowed && response.Result == nil && response.Patch == nil && response.PatchType == nil && len(response.AuditAnnotations) == 0 && len(response.Warnings) == 0 {
+		uid, err := json.Marshal(response.UID)
+		if err != nil {
+			return nil, err
+		}
+		answer := make([]byte, 0, len(beforeUID)+len(uid)+len(afterUID))
+		return append(append(append(answer, beforeUID...), uid...), afterUID...), nil
+	}
+	return json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Response: response,
+	})
+}
+
+// decodeReview decodes a request. It accepts only the API version that Virtward's webhook configurations name. The objects are
+// parts of the body.
 func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	var review admissionv1.AdmissionReview
-	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
+	rest, object, old, cut := cutOut(body)
+	if !cut {
+		rest = body
+	}
+	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(rest, &review); err != nil {
 		return nil, fmt.Errorf("the body is not an AdmissionReview: %.200s", err.Error())
 	}
 	if review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Kind != "AdmissionReview" {
@@ -313,6 +339,9 @@ func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	}
 	if review.Request == nil || review.Request.UID == "" {
 		return nil, fmt.Errorf("the AdmissionReview has no request with a uid")
+	}
+	if cut {
+		review.Request.Object.Raw, review.Request.OldObject.Raw = object, old
 	}
 	return review.Request, nil
 }

@@ -4,32 +4,74 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/tidwall/gjson"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtward/virtward/limits/decode"
 )
 
 // headOf reads what identifies a request from the beginning of an AdmissionReview: the API server writes it before the
 // object. So a request has its share, and can be answered, before it is decoded. The result is nil without a uid.
 func headOf(beginning []byte) *admissionv1.AdmissionRequest {
-	request := gjson.GetBytes(beginning, "request")
-	if !request.IsObject() && request.Raw == "" {
-		return nil
-	}
-	text := func(path string) string { return identity(request.Get(path)) }
-	head := &admissionv1.AdmissionRequest{
-		UID:       types.UID(text("uid")),
-		Kind:      metav1.GroupVersionKind{Group: text("kind.group"), Version: text("kind.version"), Kind: text("kind.kind")},
-		Namespace: text("namespace"), Name: text("name"), Operation: admissionv1.Operation(text("operation")), SubResource: text("subResource"),
-	}
-	head.UserInfo.Username = userOf(request.Get("userInfo.username"))
+	head := &admissionv1.AdmissionRequest{}
+	decode.Members(beginning, 0, func(name []byte, from int) int {
+		if string(name) != "request" {
+			return decode.Skip(beginning, from)
+		}
+		readHead(beginning, from, head)
+		return -1
+	})
 	if head.UID == "" {
 		return nil
 	}
 	return head
 }
+
+// readHead reads the head of the request at a position of a text, which may be cut off. Of a member that occurs twice, it reads the
+// first one. It does not look behind an object that comes after what every request has.
+func readHead(text []byte, at int, head *admissionv1.AdmissionRequest) {
+	var seen [7]bool
+	decode.Members(text, at, func(name []byte, from int) int {
+		if string(name) == "object" && head.UID != "" && head.Operation != "" && head.Kind.Kind != "" && head.UserInfo.Username != "" {
+			return -1
+		}
+		to := decode.Skip(text, from)
+		i := slices.Index(identifying, string(name))
+		if i < 0 || seen[i] {
+			return to
+		}
+		seen[i] = true
+		value := text[from:to]
+		switch identifying[i] {
+		case "uid":
+			head.UID = types.UID(identityIn(value))
+		case "namespace":
+			head.Namespace = identityIn(value)
+		case "name":
+			head.Name = identityIn(value)
+		case "operation":
+			head.Operation = admissionv1.Operation(identityIn(value))
+		case "subResource":
+			head.SubResource = identityIn(value)
+		case "kind":
+			text := func(path string) string { return identity(gjson.GetBytes(value, path)) }
+			head.Kind = metav1.GroupVersionKind{Group: text("group"), Version: text("version"), Kind: text("kind")}
+		case "userInfo":
+			head.UserInfo.Username = userOf(gjson.GetBytes(value, "username"))
+		}
+		return to
+	})
+}
+
+// identifying are the members of a request that are in its head.
+var identifying = []string{"uid", "namespace", "name", "operation", "subResource", "kind", "userInfo"}
+
+// identityIn is identity for a value in JSON.
+func identityIn(value []byte) string { return identity(gjson.ParseBytes(value)) }
 
 // maxIdentity bounds each text of a head, in bytes. A longer one is no name of Kubernetes, except for that of a user.
 const maxIdentity = 1 << 10

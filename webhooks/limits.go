@@ -23,8 +23,8 @@ const (
 	largeBodies  = maxReview
 )
 
-// The memory of requests, in bytes. A body is kept three times: as received, in a buffer that grows, and as the raw
-// objects in it. A small body is not: its decoded objects count for it.
+// The memory of requests, in bytes. A body is kept up to three times: as received, in a buffer that grows, and as the raw
+// objects in it, which are parts of it unless it has the form of no API server. A small body is not: its decoded objects count for it.
 const (
 	// MaxBodies bounds the bodies of all requests.
 	MaxBodies = 3 * maxInFlight

@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/virtward/virtward/fieldpath"
+	"github.com/virtward/virtward/limits/decode"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -34,7 +33,8 @@ func Patch(original []byte, changes []provenance.Change) ([]byte, error) {
 			return nil, err
 		}
 	}
-	t.walk(root, gjson.ParseBytes(original))
+	t.find(root, original, 0)
+	t.walk(root)
 	return json.Marshal(t.ops)
 }
 
@@ -56,6 +56,8 @@ type place struct {
 	// below has the places below by name. It is nil for fewer than manyPlaces.
 	below map[string]int
 	count int
+	// found reports whether the original has it, and open whether it is an object or a list there.
+	found, open bool
 }
 
 // manyPlaces is the number of places from which a map is faster than a linear search.
@@ -96,16 +98,8 @@ func segment(path string) (name string, index bool, rest string, err error) {
 
 // child returns a place below another one, and adds it if it does not exist.
 func (t *tree) child(parent int, name string, index bool) int {
-	if known := t.places[parent].below; known != nil {
-		if c, ok := known[name]; ok {
-			return c
-		}
-	} else {
-		for c := t.places[parent].first; c != 0; c = t.places[c].next {
-			if t.places[c].name == name {
-				return c
-			}
-		}
+	if c := t.below(parent, []byte(name)); c != 0 {
+		return c
 	}
 	t.places = append(t.places, place{name: name, index: index})
 	added, p := len(t.places)-1, &t.places[parent]
@@ -128,40 +122,57 @@ func (t *tree) child(parent int, name string, index bool) int {
 	return added
 }
 
+// below returns the place of a name below another one; zero if there is none.
+func (t *tree) below(parent int, name []byte) int {
+	if known := t.places[parent].below; known != nil {
+		return known[string(name)]
+	}
+	for c := t.places[parent].first; c != 0; c = t.places[c].next {
+		if t.places[c].name == string(name) {
+			return c
+		}
+	}
+	return 0
+}
+
+// find looks for the places below one whose value begins at a position of the original, and returns where it ends. It looks at each
+// byte once.
+func (t *tree) find(at int, original []byte, from int) (to int) {
+	p := &t.places[at]
+	p.found = true
+	if p.first == 0 || from >= len(original) {
+		return decode.Skip(original, from)
+	}
+	below := func(name []byte, from int) int {
+		if c := t.below(at, name); c != 0 && !t.places[c].found {
+			return t.find(c, original, from)
+		}
+		return decode.Skip(original, from)
+	}
+	switch original[from] {
+	case '{':
+		p.open = true
+		return decode.Members(original, from, below)
+	case '[':
+		p.open = true
+		var index [20]byte
+		return decode.Elements(original, from, func(i, from int) int { return below(strconv.AppendInt(index[:0], int64(i), 10), from) })
+	}
+	return decode.Skip(original, from)
+}
+
 // walk descends while the original has the place, and adds an operation for the first place that it does not have.
-func (t *tree) walk(at int, original gjson.Result) {
-	if t.places[at].first == 0 || (!original.IsObject() && !original.IsArray()) {
+func (t *tree) walk(at int) {
+	if t.places[at].first == 0 || !t.places[at].open {
 		t.ops = append(t.ops, operation{Op: "add", Path: string(t.path), Value: t.content(at)})
 		return
-	}
-	var elements []gjson.Result
-	if original.IsArray() {
-		elements = original.Array()
 	}
 	for c := t.places[at].first; c != 0; c = t.places[c].next {
 		length := len(t.path)
 		t.path = append(append(t.path, '/'), escape.Replace(t.places[c].name)...)
-		t.walk(c, member(original, elements, t.places[c].name))
+		t.walk(c)
 		t.path = t.path[:length]
 	}
-}
-
-// member returns a member of an object, or an element of an array. The result does not exist if there is none.
-func member(original gjson.Result, elements []gjson.Result, name string) (found gjson.Result) {
-	if original.IsArray() {
-		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(elements) {
-			found = elements[i]
-		}
-		return found
-	}
-	original.ForEach(func(key, value gjson.Result) bool {
-		if key.Str == name {
-			found = value
-			return false
-		}
-		return true
-	})
-	return found
 }
 
 // content returns the value of a place, built from the places below if it has any.

@@ -31,16 +31,31 @@ var provenanceAnnotations = []string{subresources.TemplateAnnotation, subresourc
 
 // annotationOf returns an annotation of an object in JSON. It does not decode the object.
 func annotationOf(object []byte, key string) (value string, found bool) {
-	annotations := member(member(gjson.ParseBytes(object), nil, "metadata"), nil, "annotations")
+	annotations := member(member(gjson.ParseBytes(object), "metadata"), "annotations")
 	if !annotations.IsObject() {
 		return "", false
 	}
-	annotation := member(annotations, nil, key)
+	annotation := member(annotations, key)
 	return annotation.Str, annotation.Exists()
 }
 
+// member returns a member of an object. The result does not exist if there is none.
+func member(object gjson.Result, name string) (found gjson.Result) {
+	if !object.IsObject() {
+		return found
+	}
+	object.ForEach(func(key, value gjson.Result) bool {
+		if key.Str == name {
+			found = value
+			return false
+		}
+		return true
+	})
+	return found
+}
+
 func hasAnnotations(object []byte) bool {
-	return member(member(gjson.ParseBytes(object), nil, "metadata"), nil, "annotations").IsObject()
+	return member(member(gjson.ParseBytes(object), "metadata"), "annotations").IsObject()
 }
 
 // requester returns the user who requested a virtual machine from the API of templates, whose account creates it. Of the

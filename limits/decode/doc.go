@@ -13,5 +13,7 @@
 // references only those of controllers. And it writes an object in a normal form, so that two objects that cannot be
 // decoded can still be compared.
 //
+// Members and Elements visit the parts of JSON without decoding it, each byte once.
+//
 // The package never parses a quantity that exceeds the limits.
 package decode
