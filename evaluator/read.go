@@ -31,7 +31,63 @@ func DecodeStored(object []byte, into any) (err error) {
 	if limit != nil {
 		return limit
 	}
+	if decodeApart(evaluated, into) {
+		return nil
+	}
 	return sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, into)
+}
+
+// decodeApart decodes a virtual machine or an instance without its spec, and then the spec, whose type has a decoder of its own: as a
+// part of the object, it would be read three times. It returns false, and leaves nothing behind, for objects that have an error or two
+// specs.
+func decodeApart(object []byte, into any) bool {
+	var path []string
+	switch into.(type) {
+	case *v1.VirtualMachineInstance:
+		path = []string{"spec"}
+	case *v1.VirtualMachine:
+		path = []string{"spec", "template", "spec"}
+	default:
+		return false
+	}
+	place := &part{}
+	place.find(object, 0, path)
+	if place.times != 1 || object[place.from] != '{' {
+		return false
+	}
+	rest := make([]byte, 0, len(object)-(place.to-place.from)+len("null"))
+	rest = append(append(append(rest, object[:place.from]...), "null"...), object[place.to:]...)
+	spec, failed := object[place.from:place.to], sigsjson.UnmarshalCaseSensitivePreserveInts(rest, into) != nil
+	switch decoded := into.(type) {
+	case *v1.VirtualMachineInstance:
+		if failed || decoded.Spec.UnmarshalJSON(spec) != nil {
+			*decoded = v1.VirtualMachineInstance{}
+			return false
+		}
+	case *v1.VirtualMachine:
+		if failed || decoded.Spec.Template == nil || decoded.Spec.Template.Spec.UnmarshalJSON(spec) != nil {
+			*decoded = v1.VirtualMachine{}
+			return false
+		}
+	}
+	return true
+}
+
+// part is a value in an object: where it is, and how many values have its path.
+type part struct{ from, to, times int }
+
+func (p *part) find(object []byte, at int, path []string) (to int) {
+	if len(path) == 0 {
+		p.times++
+		p.from, p.to = at, decode.Skip(object, at)
+		return p.to
+	}
+	return decode.Members(object, at, func(name []byte, from int) int {
+		if string(name) == path[0] {
+			return p.find(object, from, path[1:])
+		}
+		return decode.Skip(object, from)
+	})
 }
 
 func (s *Snapshot) decode(object []byte, into any) ([]string, error) {
