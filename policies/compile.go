@@ -202,7 +202,7 @@ func expressionBytes(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
 // newEvaluator compiles the validations or the module; it returns nil if that fails.
 func newEvaluator(env *cel.Environment, name string, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (Evaluator, []diagnostics.Problem) {
 	if spec.Rego != nil {
-		return compileModule(name, spec)
+		return compileModule(name, spec, p)
 	}
 	v, problems := compileValidations(env, spec, p)
 	if v == nil || diagnostics.Broken(problems) {

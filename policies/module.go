@@ -16,11 +16,13 @@ import (
 // module is the Evaluator of Rego.
 type module struct {
 	compiled *rego.Module
+	// params are the values of the parameters that the module reads; nil if it reads none.
+	params *rego.Converted
 }
 
 const moduleField = "spec.rego.module"
 
-func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (Evaluator, []diagnostics.Problem) {
+func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (Evaluator, []diagnostics.Problem) {
 	var kinds []string
 	for _, kind := range spec.Match.Kinds {
 		kinds = append(kinds, string(kind))
@@ -29,7 +31,11 @@ func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (
 	if compiled == nil {
 		return nil, diagnostics.In(moduleField, issues)
 	}
-	return &module{compiled}, nil
+	made := &module{compiled: compiled}
+	if p.value != nil && compiled.Reads("params") {
+		made.params = rego.Convert(p.value)
+	}
+	return made, nil
 }
 
 // FindViolations implements Evaluator.
@@ -40,7 +46,7 @@ func (m *module) FindViolations(c *Case) ([]diagnostics.Violation, []EvaluationE
 	if err := m.preview(c); err != nil {
 		return nil, []EvaluationError{{moduleField, err}}
 	}
-	in, err := c.input.of(c.Documents)
+	in, err := c.input.forModule(c.Documents, m)
 	if err != nil {
 		return nil, []EvaluationError{{moduleField, err}}
 	}
@@ -103,13 +109,36 @@ func (m *module) EstimatedCost() uint64 { return 0 }
 // for the parameters. It belongs to one goroutine.
 type input struct {
 	shared *rego.Input
-	// references are those of shared.
+	// references are those of shared. more reports that they were read later than the other documents: no module pays for them.
 	references *cel.References
+	more       bool
 	// object and vm are the bytes of the JSON of the object and of the effective VM; 0 until they are needed.
 	object, vm int
 }
 
 func (in *input) of(d *cel.Documents) (*rego.Input, error) {
+	shared, err := in.withoutParams(d)
+	if err != nil {
+		return nil, err
+	}
+	return shared.With("params", d.Params), nil
+}
+
+// forModule returns the input of a module. Modules that read no parameters have the same.
+func (in *input) forModule(d *cel.Documents, m *module) (*rego.Input, error) {
+	shared, err := in.withoutParams(d)
+	switch {
+	case err != nil:
+		return nil, err
+	case !m.compiled.Reads("params") && !in.more:
+		return shared, nil
+	case m.params != nil:
+		return shared.With("params", m.params), nil
+	}
+	return shared.With("params", d.Params), nil
+}
+
+func (in *input) withoutParams(d *cel.Documents) (*rego.Input, error) {
 	if in.shared == nil {
 		made, err := rego.NewInput(regoDocuments(d))
 		if err != nil {
@@ -118,9 +147,9 @@ func (in *input) of(d *cel.Documents) (*rego.Input, error) {
 		in.shared, in.references = made, d.References
 	}
 	if in.references != d.References { // more were read
-		in.shared, in.references = in.shared.With("references", d.References), d.References
+		in.shared, in.references, in.more = in.shared.With("references", d.References), d.References, true
 	}
-	return in.shared.With("params", d.Params), nil
+	return in.shared, nil
 }
 
 // regoDocuments returns the documents that expressions in CEL can read, by the same names.

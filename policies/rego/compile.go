@@ -38,9 +38,9 @@ type Module struct {
 	// references are the fields of references that it reads; nil with allReferences.
 	references    []string
 	allReferences bool
-	// parsed is the module as it was written, for coverage, and plain makes a form that charges for functions only:
-	// traces and coverage show what the author wrote.
-	parsed *ast.Module
+	// parsed makes the module as it was written, for coverage, and plain a form that charges for functions only: traces and coverage
+	// show what the author wrote.
+	parsed func() *ast.Module
 	plain  func() *ast.Compiler
 }
 
@@ -74,7 +74,7 @@ func Compile(name, module string, kinds ...string) (compiled *Module, issues []d
 	if issues := tooLarge(module); len(issues) > 0 {
 		return nil, issues
 	}
-	parsed, err := ast.ParseModuleWithOpts(name, module, ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities()})
+	parsed, err := parse(name, module)
 	if err != nil {
 		return nil, issuesOf(err)
 	}
@@ -89,7 +89,11 @@ func Compile(name, module string, kinds ...string) (compiled *Module, issues []d
 	if issues := typeCheck(name, parsed, kinds); len(issues) > 0 {
 		return nil, issues
 	}
-	return prepare(name, parsed)
+	return prepare(name, module, parsed)
+}
+
+func parse(name, module string) (*ast.Module, error) {
+	return ast.ParseModuleWithOpts(name, module, ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities()})
 }
 
 // typeCheck compiles a copy of the module against the types of the documents. What it learns is not kept: it takes
@@ -103,9 +107,8 @@ func typeCheck(name string, parsed *ast.Module, kinds []string) []diagnostics.Pr
 }
 
 // prepare compiles the module for evaluation: its calls go to the guarded forms of the functions.
-func prepare(name string, parsed *ast.Module) (*Module, []diagnostics.Problem) {
-	module := parsed.Copy()
-	compiler := compile(name, module, nil)
+func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Problem) {
+	compiler := compile(name, parsed.Copy(), nil)
 	if compiler.Failed() {
 		return nil, issuesOf(compiler.Errors)
 	}
@@ -113,18 +116,42 @@ func prepare(name string, parsed *ast.Module) (*Module, []diagnostics.Problem) {
 		guardCalls(m)
 		account(m)
 	}
+	release(compiler, parsed)
 	references, allReferences := fieldsRead(parsed, "references")
+	written := sync.OnceValue(func() *ast.Module {
+		parsed, _ := parse(name, text) // it had no error before
+		return parsed
+	})
 	return &Module{
 		references: references, allReferences: allReferences,
-		name: name, compiler: compiler, parsed: parsed, documents: documentsIn(parsed), query: queryFor(parsed),
+		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), query: queryFor(parsed),
 		plain: sync.OnceValue(func() *ast.Compiler {
-			again := compile(name, parsed.Copy(), nil)
+			again := compile(name, written().Copy(), nil)
 			for _, m := range again.Modules {
 				guardCalls(m)
 			}
 			return again
 		}),
 	}, nil
+}
+
+// builtinTypes are the types of the functions that a module without rules knows.
+var builtinTypes = sync.OnceValue(func() *ast.TypeEnv {
+	return compile("builtins", ast.MustParseModuleWithOpts("package builtins", ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities()}), nil).TypeEnv
+})
+
+// release drops what only compiling needs, which is most of the memory of a small module. While a module is evaluated, types are only
+// needed to replace functions (with f as …).
+func release(compiler *ast.Compiler, module *ast.Module) {
+	compiler.Graph, compiler.ModuleTree = nil, nil
+	replaces := false
+	ast.WalkExprs(module, func(expr *ast.Expr) bool {
+		replaces = replaces || len(expr.With) > 0
+		return replaces
+	})
+	if !replaces {
+		compiler.TypeEnv = builtinTypes()
+	}
 }
 
 func compile(name string, module *ast.Module, types *ast.SchemaSet) *ast.Compiler {

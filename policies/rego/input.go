@@ -1,7 +1,6 @@
 package rego
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -39,6 +38,18 @@ type Input struct {
 
 // Computed is a document that is computed when the first policy reads it.
 type Computed func() (any, error)
+
+// Converted is a document that is converted once for all inputs.
+type Converted struct{ conversion }
+
+// Convert converts a document that is the same for all inputs, such as the values of parameters. It returns nil if that fails.
+func Convert(document any) *Converted {
+	made := convert(document, MaxDocumentBytes)
+	if made.err != nil {
+		return nil
+	}
+	return &Converted{made}
+}
 
 type conversion struct {
 	term *ast.Term
@@ -112,6 +123,10 @@ func (in *Input) document(name string) conversion {
 		return conversion{}
 	}
 	done, ok := in.converted[name]
+	if prepared, is := document.(*Converted); is && !ok {
+		done, ok = prepared.conversion, true
+		in.converted[name] = done
+	}
 	if !ok {
 		most := MaxDocumentBytes
 		if compute, later := document.(Computed); later {
@@ -149,7 +164,7 @@ func convert(document any, most int) conversion {
 	if wide {
 		return conversion{err: fmt.Errorf("a number in it has more than %d digits, or a large exponent", maxDigits)}
 	}
-	value, err := ast.ValueFromReader(bytes.NewReader(data))
+	value, err := valueOf(data)
 	if err != nil {
 		return conversion{err: err}
 	}

@@ -26,7 +26,7 @@ func (m *Module) NewCoverage() *Coverage { return &Coverage{module: m, cover: co
 // Lines are the numbers of the lines that hold something to evaluate, from 1 and ascending: those of which all was
 // evaluated, and those of which something never was.
 func (c *Coverage) Lines() (reached, missed []int) {
-	report := c.cover.Report(map[string]*ast.Module{c.module.name: c.module.parsed})
+	report := c.cover.Report(map[string]*ast.Module{c.module.name: c.module.parsed()})
 	file := report.Files[c.module.name]
 	if file == nil {
 		return nil, nil
