@@ -81,19 +81,31 @@ func (c *conditions) round(ctx context.Context, stored Stored, into *auditresult
 // objects being evaluated, and of the results that wait for others.
 func (c *conditions) page(ctx context.Context, kind Kind, objects []pages.Object, into *auditresults.Ledger, found func(auditresults.Held)) error {
 	group, evaluating := errgroup.WithContext(ctx)
-	group.SetLimit(waiting * runtime.GOMAXPROCS(0))
 	room := semaphore.NewWeighted(maxEvaluating)
 	words := maxWords(into.Limits())
 	line := &line{all: make([]evaluated, len(objects)), note: func(j *evaluated) {
 		j.note(into, found)
 		room.Release(j.takes)
 	}}
+	work := make(chan func() error)
+	for range waiting * runtime.GOMAXPROCS(0) { // each evaluates many objects, because the stack of an evaluation grows slowly
+		group.Go(func() error {
+			for evaluate := range work {
+				if err := evaluate(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
 	for i := range objects {
 		takes := weight(objects[i].JSON, words)
 		if room.Acquire(evaluating, takes) != nil {
 			break // one failed, and Wait says why
 		}
-		group.Go(func() (err error) {
+		select {
+		case <-evaluating.Done():
+		case work <- func() (err error) {
 			j := evaluated{takes: min(takes, words)}
 			defer room.Release(takes - j.takes)
 			j.subject, j.results, j.skipped, err = c.evaluate(evaluating, kind, &objects[i])
@@ -103,8 +115,10 @@ func (c *conditions) page(ctx context.Context, kind Kind, objects []pages.Object
 				line.done(i, j)
 			}
 			return err
-		})
+		}:
+		}
 	}
+	close(work)
 	if err := group.Wait(); err != nil {
 		return err
 	}
