@@ -21,8 +21,9 @@ const (
 type Part struct {
 	// Expression is the part, as the compiler would write it.
 	Expression string
-	// Value is in the form of JSON; nil if there is an error, or if it is too large to look at.
+	// Value is in the form of JSON; nil if there is an error, or if it is too large to look at, which Large reports.
 	Value any
+	Large bool
 	Err   error
 	// Depth counts the parts that this one is in.
 	Depth int
@@ -116,6 +117,8 @@ func (o *observing) note(e celast.Expr) {
 		part.Err = failed
 	case weigh(v, maxPart) <= maxPart:
 		part.Value = plain(v)
+	default:
+		part.Large = true
 	}
 	o.parts = append(o.parts, part)
 }

@@ -61,7 +61,7 @@ func TestObserveBounds(t *testing.T) {
 		t.Errorf("of what is too expensive, %d parts are shown", len(parts))
 	}
 	parts := program(t, observed, "size(params.a) > 1", cel.Bool).Observe(observed.Activation(documents))
-	if want := []cel.Part{{Expression: "size(params.a)", Value: int64(1000)}, {Expression: "params.a", Depth: 1}}; !cmp.Equal(want, parts) {
+	if want := []cel.Part{{Expression: "size(params.a)", Value: int64(1000)}, {Expression: "params.a", Large: true, Depth: 1}}; !cmp.Equal(want, parts) {
 		t.Errorf("the parts are %v", parts)
 	}
 }

@@ -117,7 +117,7 @@ func conditions(spec *v1.VirtualMachineInstanceSpec) uint64 {
 }
 
 var (
-	errNoNodes        = errors.New("the nodes of the cluster are not known: set the chart's value checks.nodes, or give nodes to a suite")
+	errNoNodes        = errors.New("the nodes of the cluster are not known: set the chart's value checks.nodes; outside of a cluster, add Nodes to the files")
 	errManyConditions = fmt.Errorf("the virtual machine has more than %d conditions on nodes", maxConditions)
 	errNoPod          = errors.New("KubeVirt cannot make the pod of the virtual machine")
 )

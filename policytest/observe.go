@@ -295,7 +295,11 @@ func stepOf(field, expression string, value any, err error, parts []cel.Part) Tr
 		step.Value = asJSON(value)
 	}
 	for i := range parts {
-		step.Parts = append(step.Parts, stepOf("", parts[i].Expression, parts[i].Value, parts[i].Err, nil))
+		value := parts[i].Value
+		if parts[i].Large {
+			value = "(too long to be shown)"
+		}
+		step.Parts = append(step.Parts, stepOf("", parts[i].Expression, value, parts[i].Err, nil))
 	}
 	return step
 }

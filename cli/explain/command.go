@@ -61,8 +61,8 @@ or -A explains all objects of a type with these labels, or of all namespaces.
 resources.
 
 RuleSettings, VirtualMachineDefaults, VirtualMachinePolicies and their exceptions apply too, from the files and from the cluster
-if it is read. For them, the files can have Namespaces, and ConfigMaps with parameters. Policies that read the request are skipped,
-and a note names them.
+if it is read. For them, the files can have Namespaces, ConfigMaps with parameters, and Nodes. Policies that read the request are
+skipped, and a note names them.
 
 Of a VirtualMachineTemplate, explain shows the virtual machine that it makes with its defaults, or with the values of -p. What
 depends on a required parameter without a value is not validated. Policies for VirtualMachines apply to that virtual machine,

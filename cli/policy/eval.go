@@ -160,6 +160,7 @@ func (o *evalOptions) session(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	files.NeedNodes = true
 	s := &session{evalOptions: o}
 	var cluster *offline.Cluster
 	if o.sources.FromCluster {
@@ -223,6 +224,9 @@ func (o *evalOptions) choose(all []manifests.Document) (manifests.Document, erro
 	return found[0], nil
 }
 
+// everyPreview reads all previews, so that they are prepared for any expression. It computes none of them.
+const everyPreview = "true || dyn(pod) == dyn(domain) || migrationTargets > 0"
+
 // prepare compiles the variables, and a policy that matches the virtual machine.
 func (s *session) prepare() error {
 	env, err := cel.NewEnvironment()
@@ -252,7 +256,7 @@ func (s *session) prepare() error {
 	matching.Name = "eval"
 	matching.Spec.Enforcement = policyv1alpha1.PolicyAudit
 	matching.Spec.Match.Kinds = []policyv1alpha1.PolicyKind{policyv1alpha1.PolicyKind(kind)}
-	matching.Spec.Validations = []policyv1alpha1.PolicyValidation{{Expression: "true", Message: "eval"}}
+	matching.Spec.Validations = []policyv1alpha1.PolicyValidation{{Expression: everyPreview, Message: "eval"}}
 	s.inspector = inspector
 	s.matching, _ = policies.Compile(env, matching, nil)
 	if s.matching.Broken() != "" {
@@ -340,6 +344,8 @@ func describe(r *inspect.Result, language string) string {
 		switch {
 		case part.Error != "":
 			value = "error: " + texts.OneLine(part.Error)
+		case part.Large:
+			value = "(too long to be shown)"
 		case part.Undefined:
 			value = "undefined"
 		}

@@ -18,7 +18,7 @@ kind: VirtualMachine
 metadata: {name: db, namespace: shop, labels: {app: db}}
 spec:
   runStrategy: Always
-  template: {spec: {domain: {memory: {guest: 4Gi}, cpu: {cores: 2}, devices: {}}}}
+  template: {spec: {domain: {memory: {guest: 4Gi}, cpu: {cores: 2}, devices: {interfaces: [{name: default, masquerade: {}}]}}, networks: [{name: default, pod: {}}]}}
 `
 
 const evalPolicy = `---
@@ -30,6 +30,20 @@ spec:
   params: {values: {limit: 2Gi}}
   variables: [{name: memory, expression: vm.spec.domain.memory.guest}]
   validations: [{expression: "true", message: m, fieldPath: spec.domain.memory.guest}]
+`
+
+// evalNodes can both run the virtual machine.
+const evalNodes = `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: a, labels: &labels {kubernetes.io/arch: amd64, kubevirt.io/schedulable: "true", machine-type.node.kubevirt.io/q35: "true", host-model-cpu.node.kubevirt.io/Skylake: "true", cpu-model.node.kubevirt.io/Skylake: "true", cpu-model-migration.node.kubevirt.io/Skylake: "true"}}
+  status: &status {allocatable: {cpu: "8", memory: 16Gi, pods: "110", ephemeral-storage: 100Gi, devices.kubevirt.io/kvm: 1k, devices.kubevirt.io/tun: 1k, devices.kubevirt.io/vhost-net: 1k}}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: b, labels: *labels}
+  status: *status
 `
 
 // costs are those of expressions, which are calibrated. Those of Rego depend on the size of the documents.
@@ -54,6 +68,17 @@ func TestPolicyEval(t *testing.T) {
 		{"params", []string{"params.a[0]", "--params", "{a: [x]}"}, clitest.Result{Out: "\"x\" (dyn, cost: N units)\n  params.a = [\"x\"]\n"}},
 		{"the requester", []string{"request.userInfo.groups + [requester]", "--requester", "ann", "--requester-group", "a,b"}, clitest.Result{Out: "[\"a\",\"b\",\"ann\"] (list(string), cost: N units)\n  request.userInfo.groups = [\"a\",\"b\"]\n"}},
 		{"an update", []string{"oldObject.spec.runStrategy + request.operation", "--old-filename", "old.yaml"}, clitest.Result{Out: "\"HaltedUPDATE\" (string, cost: N units)\n  oldObject.spec.runStrategy = \"Halted\"\n  request.operation = \"UPDATE\"\n"}},
+		{"migration targets", []string{"migrationTargets > 0", "-f", "nodes.yaml"}, clitest.Result{Out: "true (bool, cost: N units)\n"}},
+		{"the pod", []string{"pod.spec.containers[0].name + domain.name"}, clitest.Result{Out: `"computeshop_db" (string, cost: N units)
+  pod.spec.containers[0].name = "compute"
+    pod.spec.containers[0] = (too long to be shown)
+      pod.spec.containers = (too long to be shown)
+  domain.name = "shop_db"
+`}},
+		{"migration targets without nodes", []string{"migrationTargets > 0"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: failed,
+			Out: "error: migrationTargets cannot be previewed: the nodes of the cluster are not known: set the chart's value checks.nodes; outside of a cluster, add Nodes to the files\n    migrationTargets > 0\n    ^\n",
+		}},
 		{"an error of the compiler", []string{"vm.spec.domain.memory.gest"}, clitest.Result{
 			Code: clitest.ExitFailed, ErrOut: failed,
 			Out: "error: undefined field 'gest'; did you mean 'guest'?\n    vm.spec.domain.memory.gest\n                         ^\n",
@@ -81,7 +106,7 @@ func TestPolicyEval(t *testing.T) {
 		{"an unknown language", []string{"1", "--language", "go"}, clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: unknown language \"go\": the known ones are cel, rego\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inFolder(t, map[string]string{"vm.yaml": evalVM + evalPolicy, "old.yaml": strings.Replace(evalVM, "Always", "Halted", 1)})
+			inFolder(t, map[string]string{"vm.yaml": evalVM + evalPolicy, "old.yaml": strings.Replace(evalVM, "Always", "Halted", 1), "nodes.yaml": evalNodes})
 			got := clitest.Call(t, "", append([]string{"policy", "eval", "-f", "vm.yaml"}, c.args...)...)
 			got.Out = costs.ReplaceAllString(got.Out, "cost: N $1")
 			if diff := cmp.Diff(c.want, got); diff != "" {

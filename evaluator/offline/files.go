@@ -29,7 +29,10 @@ type Files struct {
 	Configuration []manifests.Document
 	ConfigMaps    []manifests.Document
 	Namespaces    []manifests.Document
-	References    []manifests.Document
+	// Nodes are for policies that read migrationTargets. NeedNodes reports that something else may read it too.
+	Nodes      []manifests.Document
+	NeedNodes  bool
+	References []manifests.Document
 	// Skipped are the objects of other kinds. Those of Virtward are validated.
 	Skipped []manifests.Document
 	// Now is the time of the evaluations; zero for the present.
@@ -78,6 +81,8 @@ func (s *Files) add(d manifests.Document) error {
 		s.ConfigMaps, s.References = append(s.ConfigMaps, d), append(s.References, d) // a VM can use it too
 	case kind.Group == "" && kind.Kind == apikinds.Namespace:
 		s.Namespaces = append(s.Namespaces, d)
+	case kind.Group == "" && kind.Kind == apikinds.Node:
+		s.Nodes = append(s.Nodes, d)
 	case IsReference(kind):
 		return s.addReference(kind, d)
 	default:
@@ -160,6 +165,8 @@ func (s *Files) OverlaidBy(with *Files) *Files {
 		Configuration: overlaid(s.Configuration, with.Configuration),
 		ConfigMaps:    overlaid(s.ConfigMaps, with.ConfigMaps),
 		Namespaces:    overlaid(s.Namespaces, with.Namespaces),
+		Nodes:         overlaid(s.Nodes, with.Nodes),
+		NeedNodes:     s.NeedNodes || with.NeedNodes,
 		References:    overlaid(s.References, with.References),
 		Skipped:       slices.Concat(s.Skipped, with.Skipped),
 	}

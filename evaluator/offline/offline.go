@@ -24,6 +24,7 @@ import (
 	"github.com/virtward/virtward/launcher"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
@@ -40,6 +41,8 @@ type Evaluator struct {
 	settings  *validators.Settings
 	site      *mutators.Site
 	policies  *policySource
+	// nodes are the empty nodes for policies; nil if they are not known, or no policy reads them.
+	nodes *placement.Snapshot
 	// namespaces reads Namespaces.
 	namespaces *namespaces
 	// DefaultNamespace is the namespace of objects that name none.
@@ -99,6 +102,7 @@ func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Fa
 		return nil, err
 	}
 	w.readExceptions(ctx, files, cluster)
+	w.readNodes(ctx, files, cluster)
 	w.noteForbidden()
 	for _, d := range files.Skipped {
 		w.valid(ctx, d)
@@ -210,7 +214,7 @@ func (w *Evaluator) Facts() *platform.Facts { return w.facts }
 
 // Active implements evaluator.Configuration.
 func (w *Evaluator) Active() evaluator.Active {
-	return evaluator.Active{Settings: w.settings, Site: w.site, Policies: w.policies.Set}
+	return evaluator.Active{Settings: w.settings, Site: w.site, Policies: w.policies.Set, Nodes: w.nodes}
 }
 
 // NamespaceLabels implements evaluator.Configuration. For an unknown namespace, it returns only the label that the API

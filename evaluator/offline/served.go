@@ -140,7 +140,7 @@ func readable(kind schema.GroupVersionKind) error {
 
 // keepServed removes documents from the files whose version is not served, and adds them to those that cannot be read.
 func (w *Evaluator) keepServed(ctx context.Context, files *Files, cluster *Cluster) {
-	lists := []*[]manifests.Document{&files.Subjects, &files.Beside, &files.Configuration, &files.ConfigMaps, &files.Namespaces, &files.References, &files.Skipped}
+	lists := []*[]manifests.Document{&files.Subjects, &files.Beside, &files.Configuration, &files.ConfigMaps, &files.Namespaces, &files.Nodes, &files.References, &files.Skipped}
 	served := NewServed(w.facts.KubeVirtVersion)
 	var all []manifests.Document
 	for _, list := range lists {

@@ -42,7 +42,9 @@ type Part struct {
 	Expression string          `json:"expression"`
 	Value      json.RawMessage `json:"value,omitempty"`
 	Undefined  bool            `json:"undefined,omitempty"`
-	Error      string          `json:"error,omitempty"`
+	// Large reports that the value is too large to show.
+	Large bool   `json:"large,omitempty"`
+	Error string `json:"error,omitempty"`
 	// Depth counts the parts that this one is in.
 	Depth int `json:"depth"`
 }
@@ -98,6 +100,8 @@ func (i *Inspector) CEL(expression string, documents *cel.Documents) *Result {
 	for _, part := range program.Observe(i.scope.Activation(documents)) {
 		one := Part{Expression: part.Expression, Depth: part.Depth}
 		switch raw, err := json.Marshal(part.Value); {
+		case part.Large:
+			one.Large = true
 		case part.Err != nil:
 			one.Error = diagnostics.Problem{Message: part.Err.Error()}.Message
 		case err == nil:
