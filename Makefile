@@ -159,6 +159,15 @@ bench: build sandbox-binaries $(BIN)/tools/helm $(BIN)/tools/benchstat ## Run th
 allocations: ## Renew the baseline of allocations, after a change that is meant to allocate more or that allocates less
 	VIRTWARD_RENEW_ALLOCATIONS=1 go test -vet=off -count=1 -run '^TestAllocations$$' ./test/bench
 
+# The programs of the peers are compiled from their published modules. That takes many minutes, so CI does not do it.
+.PHONY: compare
+compare: build sandbox-binaries $(BIN)/tools/helm ## Compare with Gatekeeper, Kyverno and native policies, and write the tables of docs/performance.md
+	@mkdir -p $(BIN)/compare
+	go build -C test/compare -ldflags '$(SMALL)' -o $(BIN)/compare/compare .
+	go build -C test/compare/gatekeeper -p 1 -ldflags '$(SMALL)' -o $(BIN)/compare/gatekeeper .
+	go build -C test/compare/kyverno -p 1 -ldflags '$(SMALL)' -o $(BIN)/compare/kyverno .
+	$(BIN)/compare/compare -gatekeeper $(BIN)/compare/gatekeeper -kyverno $(BIN)/compare/kyverno -document docs/performance.md
+
 .PHONY: fuzz
 fuzz: ## Fuzz every fuzz test for a minute each (FUZZTIME=60s)
 	.ci/fuzz $(FUZZTIME)
@@ -205,6 +214,7 @@ verify-modules:
 	go mod tidy -C test/sandbox -diff
 	go mod tidy -C test/sandbox -modfile oldest.mod -diff
 	go mod tidy -C test/monitoring -diff
+	go mod tidy -C test/compare -diff
 
 .PHONY: verify-versions
 verify-versions:

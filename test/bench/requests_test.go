@@ -9,15 +9,43 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/references"
+	"github.com/virtward/virtward/test/corpus"
 )
+
+// asWritten are the reviews that the mutating webhook gets.
+func asWritten(tb testing.TB) []corpus.Sample { return samplesOf(tb, nil) }
+
+// asArrived are the reviews that the validating webhook gets.
+func asArrived(tb testing.TB) []corpus.Sample { return samplesOf(tb, pipeline(tb)) }
+
+func samplesOf(tb testing.TB, pipeline *effective.Pipeline) []corpus.Sample {
+	tb.Helper()
+	samples, err := corpus.Samples(pipeline)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return samples
+}
+
+func corpusObjects(tb testing.TB) references.Objects {
+	tb.Helper()
+	objects, err := corpus.Objects()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return objects
+}
 
 // BenchmarkDecodeCorpus is the floor of the requests: the typed objects of the corpus out of their bytes.
 func BenchmarkDecodeCorpus(b *testing.B) {
-	samples := corpus(b, asWritten)
+	samples := asWritten(b)
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		if err := samples[i%len(samples)].decode(); err != nil {
+		if err := samples[i%len(samples)].Decode(); err != nil {
 			b.Fatal(err)
 		}
 		i++
@@ -30,7 +58,7 @@ func BenchmarkDecodeCorpus(b *testing.B) {
 func BenchmarkMutateCorpus(b *testing.B) {
 	m := mutator(b)
 	m.Evaluator.References = corpusObjects(b)
-	benchmarkCorpus(b, corpus(b, asWritten), m.Review, func(response *admissionv1.AdmissionResponse) bool {
+	benchmarkCorpus(b, asWritten(b), m.Review, func(response *admissionv1.AdmissionResponse) bool {
 		return response.Allowed && len(response.Patch) > 0 && len(response.Warnings) == 0
 	})
 }
@@ -39,25 +67,25 @@ func BenchmarkMutateCorpus(b *testing.B) {
 func BenchmarkValidateCorpus(b *testing.B) {
 	v := validator(b)
 	v.Evaluator.References = corpusObjects(b)
-	benchmarkCorpus(b, corpus(b, asArrived), v.Review, func(response *admissionv1.AdmissionResponse) bool {
+	benchmarkCorpus(b, asArrived(b), v.Review, func(response *admissionv1.AdmissionResponse) bool {
 		return response.Allowed && len(response.Warnings) == 0
 	})
 }
 
 // benchmarkCorpus sends every review in turn. The first answers are held against what is right, all others against
 // the first: the same review gets the same answer.
-func benchmarkCorpus(b *testing.B, samples []sample, review func(context.Context, []byte) ([]byte, error), right func(*admissionv1.AdmissionResponse) bool) {
+func benchmarkCorpus(b *testing.B, samples []corpus.Sample, review func(context.Context, []byte) ([]byte, error), right func(*admissionv1.AdmissionResponse) bool) {
 	b.Helper()
 	ctx := context.Background()
 	want := make([][]byte, len(samples))
 	for i := range samples {
 		var answer admissionv1.AdmissionReview
 		var err error
-		if want[i], err = review(ctx, samples[i].review); err != nil {
+		if want[i], err = review(ctx, samples[i].Review); err != nil {
 			b.Fatal(err)
 		}
 		if err := json.Unmarshal(want[i], &answer); err != nil || !right(answer.Response) {
-			b.Fatalf("%s %s: %v: %s", samples[i].kind, samples[i].name, err, want[i])
+			b.Fatalf("%s %s: %v: %s", samples[i].Kind, samples[i].Name, err, want[i])
 		}
 	}
 	var floor, spent time.Duration
@@ -66,9 +94,9 @@ func benchmarkCorpus(b *testing.B, samples []sample, review func(context.Context
 	began := cpuTime(b)
 	for b.Loop() {
 		s := i % len(samples)
-		answer, err := review(ctx, samples[s].review)
+		answer, err := review(ctx, samples[s].Review)
 		if err != nil || !bytes.Equal(answer, want[s]) {
-			b.Fatalf("%s %s: %v: %s, and before it was %s", samples[s].kind, samples[s].name, err, answer, want[s])
+			b.Fatalf("%s %s: %v: %s, and before it was %s", samples[s].Kind, samples[s].Name, err, answer, want[s])
 		}
 		if i++; i%len(samples) == 0 { // what disturbs the one disturbs the other: they take turns
 			b.StopTimer()
@@ -88,10 +116,10 @@ func benchmarkCorpus(b *testing.B, samples []sample, review func(context.Context
 }
 
 // decodeAll is the bare decode of all samples.
-func decodeAll(b *testing.B, samples []sample) {
+func decodeAll(b *testing.B, samples []corpus.Sample) {
 	b.Helper()
 	for i := range samples {
-		if err := samples[i].decode(); err != nil {
+		if err := samples[i].Decode(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,11 +1,12 @@
-package bench
+// Package corpus makes varied virtual machines, as API servers send them, for benchmarks and comparisons. A single object is not
+// representative: its UID and its number of disks matter. The objects are the same at every call.
+package corpus
 
 import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -20,6 +21,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
@@ -27,71 +29,68 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// The number of objects of each kind. A single object is not representative: its UID and its number of disks matter.
+// The number of objects of each kind.
 const (
-	corpusVMIs = 24
-	corpusVMs  = 24
-	corpusSeed = 20260101
-	mostDisks  = 50
+	vmis      = 24
+	vms       = 24
+	seed      = 20260101
+	mostDisks = 50
 )
 
-// sample is an object as an API server sends it, and its review.
-type sample struct {
-	name   string
-	kind   string
-	object []byte
-	review []byte
+// Sample is an object as an API server sends it, and its review.
+type Sample struct {
+	Name   string
+	Kind   string
+	Object []byte
+	Review []byte
 }
 
-// decode is the floor of every request: the typed object out of the bytes.
-func (s *sample) decode() (err error) {
-	if s.kind == "VirtualMachine" {
-		return sigsjson.UnmarshalCaseSensitivePreserveInts(s.object, &v1.VirtualMachine{})
+// Decode is the floor of every request: the typed object out of the bytes.
+func (s *Sample) Decode() error {
+	if s.Kind == apikinds.VirtualMachine {
+		return sigsjson.UnmarshalCaseSensitivePreserveInts(s.Object, &v1.VirtualMachine{})
 	}
-	return sigsjson.UnmarshalCaseSensitivePreserveInts(s.object, &v1.VirtualMachineInstance{})
+	return sigsjson.UnmarshalCaseSensitivePreserveInts(s.Object, &v1.VirtualMachineInstance{})
 }
 
-// stage is how far an object has come when its review is sent.
-type stage int
-
-const (
-	// asWritten: as the mutating webhook sees it.
-	asWritten stage = iota
-	// asArrived: as the validating webhook sees it.
-	asArrived
-)
-
-// corpus makes the same objects at every call: VMIs and VMs with random UIDs and names, 1 to 50 disks of all sources,
-// labels, annotations, managed fields as an API server writes them, instancetypes or none, for amd64 and arm64.
-func corpus(tb testing.TB, stage stage) []sample {
-	tb.Helper()
-	g := &generator{Rand: rand.New(rand.NewPCG(corpusSeed, 1))} //nolint:gosec // the same objects every time
-	var all []sample
-	for i := range corpusVMIs {
+// Samples returns VMIs and VMs with random UIDs and names, 1 to 50 disks of all sources, labels, annotations, managed fields as
+// an API server writes them, instancetypes or none, for amd64 and arm64. The pipeline completes them, as the mutating webhook does;
+// without a pipeline, they are as their author wrote them.
+func Samples(pipeline *effective.Pipeline) ([]Sample, error) {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // the same objects every time
+	facts := platform.Defaults(platform.Settings{})
+	all := make([]Sample, 0, vmis+vms)
+	for i := range vmis {
 		vmi := g.vmi(i)
-		if stage == asArrived {
-			vmi = complete(tb, vmi)
+		if pipeline != nil {
+			verdict, err := pipeline.Complete(effective.Input{VMI: vmi, Facts: facts})
+			if err != nil {
+				return nil, fmt.Errorf("completing a VMI: %w", err)
+			}
+			vmi = verdict.VMI
 		}
-		all = append(all, g.sample(tb, "VirtualMachineInstance", "virtualmachineinstances", vmi))
+		sample, err := g.sample(apikinds.VirtualMachineInstance, "virtualmachineinstances", vmi)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sample)
 	}
-	for i := range corpusVMs {
+	for i := range vms {
 		vm := g.vm(i)
-		if stage == asArrived {
-			vm = persisted(tb, vm)
+		if pipeline != nil {
+			verdict, err := pipeline.Complete(effective.Input{VM: vm, Facts: facts})
+			if err != nil {
+				return nil, fmt.Errorf("completing a VM: %w", err)
+			}
+			vm = verdict.VM
 		}
-		all = append(all, g.sample(tb, "VirtualMachine", "virtualmachines", vm))
+		sample, err := g.sample(apikinds.VirtualMachine, "virtualmachines", vm)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sample)
 	}
-	return all
-}
-
-// persisted is a VM as it comes out of the mutating webhooks.
-func persisted(tb testing.TB, vm *v1.VirtualMachine) *v1.VirtualMachine {
-	tb.Helper()
-	verdict, err := pipeline(tb).Complete(effective.Input{VM: vm, Facts: platform.Defaults(platform.Settings{})})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return verdict.VM
+	return all, nil
 }
 
 // generator creates objects of random sizes.
@@ -119,22 +118,17 @@ spec:
   firmware: {preferredUseEfi: true}
 `
 
-// corpusObjects are the objects that the corpus' VMs refer to.
-func corpusObjects(tb testing.TB) references.Objects {
-	tb.Helper()
+// Objects returns the objects that the VMs refer to.
+func Objects() (references.Objects, error) {
 	var objects []*unstructured.Unstructured
 	for document := range strings.SplitSeq(sizesYAML, "---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-			tb.Fatal(err)
+			return nil, err
 		}
 		objects = append(objects, object)
 	}
-	memory, err := references.NewMemory("default", objects...)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return memory
+	return references.NewMemory("default", objects...)
 }
 
 // uid is a random one: about 38 % have digits around an e, or begin with a digit.
@@ -246,17 +240,16 @@ func (g *generator) vm(i int) *v1.VirtualMachine {
 }
 
 // sample notes who wrote the object, as an API server does, and wraps it into a review.
-func (g *generator) sample(tb testing.TB, kind, plural string, object metav1.Object) sample {
-	tb.Helper()
+func (g *generator) sample(kind, plural string, object metav1.Object) (Sample, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		tb.Fatal(err)
+		return Sample{}, err
 	}
 	delete(fields, "status")
 	if i := g.IntN(3); i == 0 { // kubectl apply keeps a copy of all of it
 		applied, err := json.Marshal(map[string]any{"apiVersion": fields["apiVersion"], "kind": kind, "spec": fields["spec"]})
 		if err != nil {
-			tb.Fatal(err)
+			return Sample{}, err
 		}
 		annotations := object.GetAnnotations()
 		annotations[corev1.LastAppliedConfigAnnotation] = string(applied)
@@ -269,7 +262,7 @@ func (g *generator) sample(tb testing.TB, kind, plural string, object metav1.Obj
 	}
 	noted, err := json.Marshal(managed)
 	if err != nil {
-		tb.Fatal(err)
+		return Sample{}, err
 	}
 	created := object.GetCreationTimestamp()
 	object.SetManagedFields([]metav1.ManagedFieldsEntry{{
@@ -278,9 +271,10 @@ func (g *generator) sample(tb testing.TB, kind, plural string, object metav1.Obj
 	}})
 	raw, err := json.Marshal(object)
 	if err != nil {
-		tb.Fatal(err)
+		return Sample{}, err
 	}
-	return sample{name: object.GetName(), kind: kind, object: raw, review: g.review(tb, kind, plural, object, raw)}
+	review, err := g.review(kind, plural, object, raw)
+	return Sample{Name: object.GetName(), Kind: kind, Object: raw, Review: review}, err
 }
 
 // managedFields are the fields of a value as an API server notes them: lists are noted as a whole.
@@ -301,12 +295,11 @@ func managedFields(value any) map[string]any {
 	return noted
 }
 
-func (g *generator) review(tb testing.TB, kind, plural string, object metav1.Object, raw []byte) []byte {
-	tb.Helper()
+func (g *generator) review(kind, plural string, object metav1.Object, raw []byte) ([]byte, error) {
 	gvk := metav1.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: kind}
 	gvr := metav1.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: plural}
 	dryRun := false
-	data, err := json.Marshal(admissionv1.AdmissionReview{
+	return json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
 			UID: g.uid(), Kind: gvk, Resource: gvr, RequestKind: &gvk, RequestResource: &gvr, DryRun: &dryRun,
@@ -316,8 +309,4 @@ func (g *generator) review(tb testing.TB, kind, plural string, object metav1.Obj
 			Options:  runtime.RawExtension{Raw: []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl-client-side-apply","fieldValidation":"Strict"}`)},
 		},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return data
 }

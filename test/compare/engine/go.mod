@@ -1,0 +1,3 @@
+module github.com/virtward/virtward/test/compare/engine
+
+go 1.26.0
