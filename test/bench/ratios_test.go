@@ -16,6 +16,7 @@ import (
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/library"
 	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/corpus"
 )
 
 // ratios are the requests whose CPU time is compared with that of a floor.
@@ -26,12 +27,12 @@ var ratios = []struct {
 	{"MutateCorpus", func(b *testing.B) (request, floor func() error) {
 		m := mutator(b)
 		m.Evaluator.References = corpusObjects(b)
-		return ofCorpus(corpus(b, asWritten), m.Review)
+		return ofCorpus(asWritten(b), m.Review)
 	}},
 	{"ValidateCorpus", func(b *testing.B) (request, floor func() error) {
 		v := validator(b)
 		v.Evaluator.References = corpusObjects(b)
-		return ofCorpus(corpus(b, asArrived), v.Review)
+		return ofCorpus(asArrived(b), v.Review)
 	}},
 	{"MutateRequest", func(b *testing.B) (request, floor func() error) {
 		m, data := mutator(b), review(b, typicalVMI(b))
@@ -118,10 +119,10 @@ func (l *least) measure(b *testing.B) {
 }
 
 // ofCorpus are requests about all objects of the corpus, and their decode.
-func ofCorpus(samples []sample, review func(context.Context, []byte) ([]byte, error)) (request, floor func() error) {
+func ofCorpus(samples []corpus.Sample, review func(context.Context, []byte) ([]byte, error)) (request, floor func() error) {
 	request = func() error {
 		for i := range samples {
-			if _, err := review(context.Background(), samples[i].review); err != nil {
+			if _, err := review(context.Background(), samples[i].Review); err != nil {
 				return err
 			}
 		}
@@ -129,7 +130,7 @@ func ofCorpus(samples []sample, review func(context.Context, []byte) ([]byte, er
 	}
 	return request, func() error {
 		for i := range samples {
-			if err := samples[i].decode(); err != nil {
+			if err := samples[i].Decode(); err != nil {
 				return err
 			}
 		}

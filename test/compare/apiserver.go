@@ -294,7 +294,7 @@ func (j *journey) verify(ctx context.Context, denied []*v1.VirtualMachineInstanc
 			object := vmi.DeepCopy()
 			object.Namespace = l.namespace
 			err := j.plane.Client().Create(ctx, object, client.DryRunAll)
-			if wanted := i >= len(j.objects); wanted && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) || !wanted && err != nil {
+			if wanted := i >= len(j.objects); wanted && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err) || !wanted && err != nil {
 				return fmt.Errorf("%s: %s should be denied: %t, but the answer is: %w", l.title, vmi.Name, wanted, err)
 			}
 		}
