@@ -101,7 +101,7 @@ const ExportImage = "localhost/virtward/virtward-export-server:dev"
 const ExportDomain = "exports.example.com"
 
 // ImportVerified are the hosts of Objects whose appliances need a manifest.
-const ImportVerified = "Appliances.Example.com *.verified.example.com"
+const ImportVerified = "Appliances.Example.com *.verified.example.com index.docker.io"
 
 // DefaultNamespaces are those that the documentation uses.
 var DefaultNamespaces = Namespaces{Virtward: "virtward-system", KubeVirt: "kubevirt"}

@@ -1,6 +1,7 @@
 package importserver
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -24,9 +25,13 @@ func tagOf(p *transfer.Plan, d *transfer.Disk) string {
 	return strconv.Quote(hex.EncodeToString(sum.Sum(nil)[:16]))
 }
 
-// hasURL reports whether a file is at a URL.
+// hasURL reports whether a file is at a URL, and hasBlob whether one is in a registry.
 func hasURL(files []transfer.File) bool {
 	return slices.ContainsFunc(files, func(f transfer.File) bool { return f.URL != "" })
+}
+
+func hasBlob(files []transfer.File) bool {
+	return slices.ContainsFunc(files, func(f transfer.File) bool { return f.Blob != "" })
 }
 
 // Close implements io.Closer: it ends a connection whose bytes were not all read.
@@ -44,6 +49,8 @@ type answer struct {
 	disk    *disk
 	part    span
 	control *http.ResponseController
+	// left is the error of a request whose client has gone, or that another one ended.
+	left func() error
 	// begun is set when the header was sent.
 	begun bool
 	sent  int64
@@ -51,11 +58,12 @@ type answer struct {
 
 // send sends each block once the next one was read without an error, so the last one waits for the digests.
 func (a *answer) send(w http.ResponseWriter, r *http.Request, partial bool) error {
-	source := a.server.content(r.Context(), a.disk, a.part)
+	source, inspected, err := a.open(r.Context())
+	if err != nil {
+		return err
+	}
 	defer source.Close()
-	var inspected *unzip
-	if a.disk.plan.Compression != "" && a.whole() {
-		inspected = newUnzip(a.disk.plan)
+	if inspected != nil {
 		defer func() { _ = inspected.close() }() // it was closed before, if all was sent
 	}
 	var waiting []byte
@@ -95,6 +103,26 @@ func (a *answer) send(w http.ResponseWriter, r *http.Request, partial bool) erro
 	return nil
 }
 
+// inspector inspects the content of a disk while it is sent. Close it.
+type inspector interface {
+	next(block []byte, last bool) error
+	close() error
+}
+
+// open returns what is sent, and what inspects it; nil for what was inspected before.
+func (a *answer) open(ctx context.Context) (io.ReadCloser, inspector, error) {
+	plan := a.disk.plan
+	if plan.Compression == transfer.CompressionZstd {
+		source, err := a.server.layered(ctx, a.disk)
+		return source, &scan{plan: plan}, err
+	}
+	source := a.server.content(ctx, a.disk, a.part)
+	if plan.Compression == "" || !a.whole() {
+		return source, nil, nil
+	}
+	return source, newUnzip(plan), nil
+}
+
 // next inspects a block, and the end behind the last one.
 func (u *unzip) next(block []byte, last bool) error {
 	if len(block) > 0 {
@@ -120,6 +148,9 @@ func (a *answer) write(w http.ResponseWriter, block []byte, partial bool) error 
 		}
 	}
 	_ = a.control.SetWriteDeadline(time.Now().Add(stall)) // the server ends requests that take long
+	if err := a.left(); err != nil {
+		return &gone{err}
+	}
 	n, err := w.Write(block)
 	a.sent += int64(n)
 	a.server.metrics.sent.Add(float64(n))

@@ -1,7 +1,7 @@
-// Package importserver serves the disks of a package of OVF to CDI, as files of their own.
+// Package importserver serves the disks of a package of OVF or of an OCI artifact to CDI, as files of their own.
 //
 // Input: a plan of package ovf/transfer, which names the places of the disks, and requests with the token of the plan. Output: the bytes
-// of each disk from the web server or the volume that has the package, and a status. No disk is stored: the bytes flow through two blocks
+// of each disk from the web server, the volume or the registry that has it, and a status. No disk is stored: the bytes flow through two blocks
 // of memory for each answer.
 //
 // The header of an image is inspected before its first byte is served, and each later answer is compared with what was inspected. The

@@ -119,6 +119,12 @@ func (s *Server) inspect(ctx context.Context, d *disk) error {
 // image inspects the headers of a disk. Of a compressed one, these are the first bytes of its content: the rest is inspected while the disk
 // is read.
 func (s *Server) image(ctx context.Context, d *disk) (*vmdk.Image, error) {
+	if d.plan.Compression == transfer.CompressionZstd {
+		if err := s.layerHead(ctx, d); err != nil {
+			return nil, err
+		}
+		return &vmdk.Image{Format: formatRaw, Size: d.size}, nil
+	}
 	read := func(part span) io.ReadCloser { return s.content(ctx, d, part) }
 	if d.plan.Compression == "" {
 		image, err := vmdk.Inspect(&random{read, &d.kept, &s.keptBytes}, d.size)
@@ -160,6 +166,9 @@ func inspectHead(r io.Reader) (head []byte, ended bool, err error) {
 	}
 	return head[:n], ended, vmdk.InspectHead(head[:n]) //nolint:wrapcheck // as above
 }
+
+// formatRaw is the format of disks with zstd.
+const formatRaw = "raw"
 
 // maxCompressedHead bounds what is read of a compressed image for the first bytes of its content.
 const maxCompressedHead = 256 << 10

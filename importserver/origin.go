@@ -11,9 +11,14 @@ import (
 	"hash"
 	"io"
 	"strings"
+	"sync"
+
+	godigest "github.com/opencontainers/go-digest"
 
 	"github.com/virtward/virtward/exportserver/rawfile"
+	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/artifacts"
 	"github.com/virtward/virtward/sources/web"
 )
 
@@ -21,15 +26,23 @@ var errChanged = &web.Error{Reason: web.ReasonChanged, Message: "the file is not
 
 // origin reads the files of a plan.
 type origin struct {
-	files  []transfer.File
-	client *web.Client
+	files    []transfer.File
+	client   *web.Client
+	registry *artifacts.Options
+
+	mu sync.Mutex
+	// repository is that of all blobs; nil before the first connection.
+	repository *artifacts.Repository
 }
 
 // open reads a part of a file.
 func (o *origin) open(ctx context.Context, file int, offset, length int64) (io.ReadCloser, error) {
 	f := &o.files[file]
-	if f.Path != "" {
+	switch {
+	case f.Path != "":
 		return openPath(f, offset, length)
+	case f.Blob != "":
+		return o.openBlob(ctx, f, offset, length)
 	}
 	s, err := o.client.Part(ctx, &web.File{URL: f.URL, Size: f.Size, Validator: f.Validator, Ranges: true}, offset, length)
 	if err != nil {
@@ -38,6 +51,25 @@ func (o *origin) open(ctx context.Context, file int, offset, length int64) (io.R
 	}
 	return s, nil
 }
+
+// openBlob reads a part of a blob.
+func (o *origin) openBlob(ctx context.Context, f *transfer.File, offset, length int64) (io.ReadCloser, error) {
+	image, err := f.Image()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the plan is valid
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.repository == nil {
+		if o.repository, err = artifacts.Open(ctx, artifacts.Reference{Image: image, Named: true}, *o.registry); err != nil {
+			return nil, err //nolint:wrapcheck // it is an Error for users
+		}
+	}
+	return o.repository.Part(ctx, &oci.Descriptor{Digest: godigest.Digest(image.Digest), Size: f.Size}, offset, length), nil
+}
+
+// resumed is a stream that continues broken connections.
+type resumed interface{ Resumptions() int }
 
 // section is a part of a file of a volume.
 type section struct {
@@ -77,6 +109,8 @@ type content struct {
 	left    int64 // of the part
 	current io.ReadCloser
 	sum     hash.Hash
+	// failed is the error after which nothing is read: a reader of buffers can drop it once.
+	failed error
 }
 
 // skip finds the part with the first byte, and returns the offset in it.
@@ -90,7 +124,17 @@ func (c *content) skip() (within int64) {
 }
 
 // Read implements io.Reader.
-func (c *content) Read(into []byte) (int, error) {
+func (c *content) Read(into []byte) (n int, err error) {
+	if c.failed != nil {
+		return 0, c.failed
+	}
+	if n, err = c.read(into); err != nil && !errors.Is(err, io.EOF) {
+		c.failed = err
+	}
+	return n, err
+}
+
+func (c *content) read(into []byte) (int, error) {
 	for c.span.offset < c.span.end {
 		if c.current == nil {
 			if err := c.open(); err != nil {
@@ -144,7 +188,7 @@ func (c *content) close() error {
 	if c.current == nil {
 		return nil
 	}
-	if s, isStream := c.current.(*web.Stream); isStream {
+	if s, isStream := c.current.(resumed); isStream {
 		c.counted(0, s.Resumptions())
 	}
 	_ = c.current.Close() // all of it was read

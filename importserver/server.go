@@ -15,8 +15,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/artifacts"
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/vmdk"
@@ -46,7 +48,9 @@ type Options struct {
 	Token string
 	// Client reads the URLs of the plan. It is nil if there are none.
 	Client *web.Client
-	Log    logr.Logger
+	// Registry is how the registry of the blobs of the plan is connected to. It is nil if there are none.
+	Registry *artifacts.Options
+	Log      logr.Logger
 	// Metrics has the metrics of the server.
 	Metrics prometheus.Registerer
 	// Scrapes serves /metrics.
@@ -62,8 +66,8 @@ type Server struct {
 	scrapes   http.Handler
 	metrics   *metrics
 	keptBytes atomic.Int64
-	// inspecting and places are semaphores.
-	inspecting, places chan struct{}
+	// inspecting, places and decompressions are semaphores.
+	inspecting, places, decompressions chan struct{}
 }
 
 // disk is a disk of the plan and what happened to it.
@@ -77,10 +81,33 @@ type disk struct {
 	inspected atomic.Bool
 	kept      kept
 
+	// reader is the present answer of a disk with zstd.
+	reader atomic.Pointer[reader]
+
 	mu     sync.Mutex
 	status transfer.DiskStatus
 	// final is an error after which the disk is not served; nil for none.
 	final error
+}
+
+// reader is an answer that another one can end.
+type reader struct{ end func() }
+
+// takeOver ends the earlier answer of a disk with zstd: CDI's importer reads a disk with one connection, so the other end of an earlier one
+// is gone, and it would keep the place until it stalls. Call the function at the end of the answer.
+func (d *disk) takeOver(ctx context.Context, control *http.ResponseController) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	own := &reader{func() {
+		cancel()
+		_ = control.SetWriteDeadline(time.Now()) // a connection that has ended has none
+	}}
+	if earlier := d.reader.Swap(own); earlier != nil {
+		earlier.end()
+	}
+	return ctx, func() {
+		d.reader.CompareAndSwap(own, nil)
+		cancel()
+	}
 }
 
 // New returns a server.
@@ -95,10 +122,12 @@ func New(o Options) (*Server, error) {
 		return nil, err //nolint:wrapcheck // it says what is wrong
 	case o.Client == nil && hasURL(o.Plan.Files):
 		return nil, errors.New("the plan has URLs, and there is no client")
+	case o.Registry == nil && hasBlob(o.Plan.Files):
+		return nil, errors.New("the plan has blobs, and there is no registry")
 	}
 	s := &Server{
-		origin: origin{o.Plan.Files, o.Client}, token: token, log: o.Log, scrapes: o.Scrapes, metrics: m,
-		inspecting: make(chan struct{}, 1), places: make(chan struct{}, MaxAnswers),
+		origin: origin{files: o.Plan.Files, client: o.Client, registry: o.Registry}, token: token, log: o.Log, scrapes: o.Scrapes, metrics: m,
+		inspecting: make(chan struct{}, 1), places: make(chan struct{}, MaxAnswers), decompressions: make(chan struct{}, transfer.MaxDecompressed),
 	}
 	for i := range o.Plan.Disks {
 		p := &o.Plan.Disks[i]
@@ -162,6 +191,12 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 
 // serve answers a request for a disk.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, d *disk) {
+	control := http.NewResponseController(w)
+	if d.plan.Compression == transfer.CompressionZstd && r.Method == http.MethodGet {
+		ctx, end := d.takeOver(r.Context(), control)
+		defer end()
+		r = r.WithContext(ctx)
+	}
 	leave, ok := s.enter(r.Context(), d)
 	if !ok {
 		w.Header().Set("Retry-After", "5")
@@ -169,7 +204,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, d *disk) {
 		return
 	}
 	defer leave()
-	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{})            // the server ends requests that take long
 	_ = control.SetWriteDeadline(time.Now().Add(stall)) // as above
 	err := d.rejected()
@@ -189,12 +223,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, d *disk) {
 	if condition := r.Header.Get("If-Range"); r.Method == http.MethodHead || condition != "" && condition != d.tag {
 		part, partial = span{0, d.size}, false
 	}
+	if d.plan.Compression == transfer.CompressionZstd { // it is read from its start only
+		h.Set("Accept-Ranges", "none")
+		part, partial = span{0, d.size}, false
+	}
 	h.Set("Content-Length", strconv.FormatInt(part.end-part.offset, 10))
 	if r.Method == http.MethodHead {
 		return
 	}
 	d.begin(part)
-	a := &answer{server: s, disk: d, part: part, control: control}
+	a := &answer{server: s, disk: d, part: part, control: control, left: r.Context().Err}
 	if err := a.send(w, r, partial); err != nil {
 		if !a.begun {
 			s.fail(w, r, d, err)
@@ -209,23 +247,29 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, d *disk) {
 func (s *Server) enter(ctx context.Context, d *disk) (leave func(), ok bool) {
 	patience := time.NewTimer(placeTimeout)
 	defer patience.Stop()
-	for i, places := range []chan struct{}{d.places, s.places} {
+	all := []chan struct{}{d.places, s.places}
+	if d.plan.Compression == transfer.CompressionZstd {
+		all = append(all, s.decompressions)
+	}
+	release := func(n int) {
+		for _, places := range all[:n] {
+			<-places
+		}
+	}
+	for i, places := range all {
 		select {
 		case places <- struct{}{}:
 			continue
 		case <-patience.C:
 		case <-ctx.Done():
 		}
-		if i > 0 {
-			<-d.places
-		}
+		release(i)
 		return nil, false
 	}
 	s.metrics.answers.Inc()
 	return func() {
 		s.metrics.answers.Dec()
-		<-s.places
-		<-d.places
+		release(len(all))
 	}, true
 }
 
@@ -298,10 +342,13 @@ func (s *Server) note(r *http.Request, d *disk, err error) (message string, code
 // problemOf describes an error for the status, and is the code of an answer.
 func problemOf(err error) (transfer.Problem, int) {
 	var rejected *ovf.Rejection
+	var layer *oci.Rejection
 	var known *web.Error
 	switch {
 	case errors.As(err, &rejected):
 		return transfer.Problem{Reason: string(rejected.Reason), Message: texts.Shorten(rejected.Error(), maxMessage), Permanent: true}, http.StatusUnprocessableEntity
+	case errors.As(err, &layer):
+		return transfer.Problem{Reason: string(layer.Reason), Message: texts.Shorten(layer.Error(), maxMessage), Permanent: true}, http.StatusUnprocessableEntity
 	case errors.As(err, &known):
 		permanent := known.Permanent || known.Reason == web.ReasonChanged
 		return transfer.Problem{Reason: known.Reason, Message: texts.Shorten(known.Message, maxMessage), Permanent: permanent}, http.StatusBadGateway

@@ -28,6 +28,7 @@ import (
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/artifacts"
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/vmdk"
 )
@@ -132,6 +133,12 @@ func (u *upstream) serve(t testing.TB, disks ...transfer.Disk) *served {
 
 func start(t testing.TB, files []transfer.File, disks ...transfer.Disk) *served {
 	t.Helper()
+	return startTrusting(t, nil, files, disks...)
+}
+
+// startTrusting starts a server that trusts authorities.
+func startTrusting(t testing.TB, authorities []byte, files []transfer.File, disks ...transfer.Disk) *served {
+	t.Helper()
 	plan := &transfer.Plan{
 		Files: files, Disks: disks, Sources: transfer.Sources{Networks: []string{"127.0.0.1/32"}},
 		Serving: transfer.Serving{CertificateFile: "/c", KeyFile: "/k", TokenFile: "/t"},
@@ -139,12 +146,21 @@ func start(t testing.TB, files []transfer.File, disks ...transfer.Disk) *served 
 	if found := plan.Validate(); len(found) > 0 {
 		t.Fatal(found.ToAggregate())
 	}
-	client, err := web.New(web.Options{Sources: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}, Timeout: patience, Stall: patience, Connections: MaxAnswers + 1, HTTP1: true, Pause: 10 * time.Millisecond})
+	from := web.Options{
+		Sources: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}, Timeout: patience, Stall: patience, Connections: MaxAnswers + 1, HTTP1: true, Pause: 10 * time.Millisecond,
+		Authorities: authorities,
+	}
+	client, err := web.New(from)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	s, err := New(Options{Plan: plan, Token: token, Client: client, Log: logr.Discard(), Metrics: prometheus.NewRegistry(), Scrapes: http.NotFoundHandler()})
+	registry, stop, err := artifacts.Guarded(&from, "imports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	s, err := New(Options{Plan: plan, Token: token, Client: client, Registry: &registry, Log: logr.Discard(), Metrics: prometheus.NewRegistry(), Scrapes: http.NotFoundHandler()})
 	if err != nil {
 		t.Fatal(err)
 	}

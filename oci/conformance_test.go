@@ -91,7 +91,7 @@ func TestRecorded(t *testing.T) {
 				var disks []oci.Descriptor
 				for j := range manifest.Disks {
 					disk := &manifest.Disks[j]
-					r, err := oci.Decompress(bytes.NewReader(blob(t, files, &disk.Descriptor)), disk)
+					r, err := oci.Decompress(bytes.NewReader(blob(t, files, &disk.Descriptor)), disk, oci.MaxWindow)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -166,7 +166,7 @@ func TestPattern(t *testing.T) {
 	}
 	for i := range manifest.Disks {
 		disk := &manifest.Disks[i]
-		r, err := oci.Decompress(oci.Verified(bytes.NewReader(files["blobs/sha256/"+disk.Digest.Encoded()]), &disk.Descriptor), disk)
+		r, err := oci.Decompress(oci.Verified(bytes.NewReader(files["blobs/sha256/"+disk.Digest.Encoded()]), &disk.Descriptor), disk, oci.MaxWindow)
 		if err != nil {
 			t.Fatal(err)
 		}

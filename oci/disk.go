@@ -66,11 +66,12 @@ func (v *verified) end() error {
 	return io.EOF
 }
 
-// Decompress returns the raw bytes of a disk from the bytes of its layer, as Verified returns them. It returns io.EOF only if the
-// layer was valid to its end and the disk has its size. Discard what was read before another error. Close the reader.
-func Decompress(layer io.Reader, disk *Disk) (io.ReadCloser, error) {
-	source := &source{Reader: layer}
-	decoder, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(MaxWindow))
+// Decompress returns the raw bytes of a disk from the bytes of its layer, as Verified returns them. The window bounds the memory, at most
+// MaxWindow. It returns io.EOF only if the layer was valid to its end and the disk has its size. Discard what was read before another error.
+// Close the reader.
+func Decompress(layer io.Reader, disk *Disk, window uint64) (io.ReadCloser, error) {
+	source := &source{Reader: layer, window: window}
+	decoder, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
 	if err != nil {
 		return nil, source.describe(err)
 	}
@@ -81,7 +82,8 @@ func Decompress(layer io.Reader, disk *Disk) (io.ReadCloser, error) {
 type source struct {
 	io.Reader
 
-	err error
+	window uint64
+	err    error
 }
 
 // Read implements io.Reader.
@@ -98,7 +100,7 @@ func (s *source) describe(err error) error {
 	case s.err != nil:
 		return s.err
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return rejected(LimitExceeded, "", "the layer needs a window of more than %d MiB: compress it with a lower level", MaxWindow>>20)
+		return rejected(LimitExceeded, "", "the layer needs a window of more than %d MiB: compress it with a lower level", s.window>>20)
 	}
 	return rejected(InvalidImage, "", "the layer is not valid zstd: %v", err)
 }

@@ -284,7 +284,7 @@ func TestLayers(t *testing.T) {
 	} {
 		disk := oci.Disk{Descriptor: c.d, Size: c.size, Capacity: c.capacity}
 		var got []byte
-		r, err := oci.Decompress(oci.Verified(c.body, &c.d), &disk)
+		r, err := oci.Decompress(oci.Verified(c.body, &c.d), &disk, oci.MaxWindow)
 		if err == nil {
 			got, err = io.ReadAll(r)
 			r.Close()
@@ -372,7 +372,7 @@ func FuzzDecompress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, layer []byte, size int64) {
 		size = min(max(size, 0), 1<<20)
 		d := descriptor(layer)
-		r, err := oci.Decompress(oci.Verified(bytes.NewReader(layer), &d), &oci.Disk{Descriptor: d, Size: size})
+		r, err := oci.Decompress(oci.Verified(bytes.NewReader(layer), &d), &oci.Disk{Descriptor: d, Size: size}, oci.MaxWindow)
 		if err != nil {
 			return
 		}
@@ -405,7 +405,7 @@ func BenchmarkDecompress(b *testing.B) {
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := oci.Decompress(oci.Verified(bytes.NewReader(layer.Bytes()), &d), &oci.Disk{Descriptor: d, Size: int64(len(raw))})
+		r, err := oci.Decompress(oci.Verified(bytes.NewReader(layer.Bytes()), &d), &oci.Disk{Descriptor: d, Size: int64(len(raw))}, oci.MaxWindow)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -93,6 +93,25 @@ func InspectHead(head []byte) error {
 	return nil
 }
 
+// CheckRaw inspects the first HeadBytes of an image that must be raw, or all of a shorter one. QEMU and CDI choose the format by the content:
+// a guest can write the header of another one to its disk.
+func CheckRaw(head []byte) error {
+	if err := InspectHead(head); err != nil {
+		return err
+	}
+	return mustBeRaw(virtualimages.Inspect(head, nil).Format)
+}
+
+// CheckRaw rejects an image that is not raw. The content of a CD is.
+func (i *Image) CheckRaw() error { return mustBeRaw(v1alpha1.DiskFormat(i.Format)) }
+
+func mustBeRaw(format v1alpha1.DiskFormat) error {
+	if format == v1alpha1.FormatRaw || format == v1alpha1.FormatISO {
+		return nil
+	}
+	return invalid("the disk must be raw, and its content is an image of the format %s", format)
+}
+
 // rejected says why a file is rejected by its first bytes.
 func rejected(head []byte, h virtualimages.Header) error {
 	switch unread := virtualimages.Unread(head); {

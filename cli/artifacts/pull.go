@@ -245,7 +245,7 @@ func (t *target) one(ctx context.Context, f *received, receiving *options.Meter)
 		return err
 	}
 	defer layer.Close()
-	raw, err := oci.Decompress(oci.Verified(layer, f.layer), f.disk)
+	raw, err := oci.Decompress(oci.Verified(layer, f.layer), f.disk, oci.MaxWindow)
 	if err != nil {
 		return err
 	}

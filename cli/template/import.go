@@ -21,6 +21,7 @@ import (
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/ovf"
+	"github.com/virtward/virtward/sources/artifacts"
 )
 
 // importing has the flags of template import.
@@ -28,10 +29,11 @@ type importing struct {
 	program options.Program
 	options.Sources
 
-	url, name, output         string
+	// from is a URL or a reference.
+	from, name, output        string
 	spec                      v1beta1.VirtualMachineTemplateImportSpec
 	verify, secret, authority string
-	class, mode               string
+	platform, class, mode     string
 	instancetype, preference  string
 	networks, properties      map[string]string
 	ttl, timeout              time.Duration
@@ -41,12 +43,12 @@ type importing struct {
 func newImport(program options.Program) *cobra.Command {
 	i := &importing{program: program, Sources: options.NewSources(), output: printers.YAML}
 	cmd := &cobra.Command{
-		Use:   "import URL [NAME]",
-		Short: "Make a template of a virtual appliance",
-		Long: `Make a template of a virtual appliance: an OVA on a web server.
+		Use:   "import URL|oci://REGISTRY/REPOSITORY:TAG [NAME]",
+		Short: "Make a template of a virtual appliance, or of an artifact of a registry",
+		Long: `Make a template of a virtual appliance, an OVA on a web server, or of an artifact of a registry, as template push writes it.
 
 import prints a VirtualMachineTemplateImport: apply it with kubectl create. The cluster then reads the descriptor, imports the disks
-and creates the template. The import has the name of the file, unless you name another.
+and creates the template. The import has the name of the file or of the repository, unless you name another.
 
 With --watch, import sends it itself, and shows the progress until the template is complete. The exit code is 1 if the import fails. If
 you interrupt the command, the import continues in the cluster.
@@ -59,7 +61,10 @@ you name.`,
 
   # Map a network, require a manifest, and store the disks in a class
   PROGRAM template import https://appliances.example.com/harbour-light.ova harbour -n templates \
-    --network Sea=lab/sea --verify Require --storage-class fast | kubectl create -f -`),
+    --network Sea=lab/sea --verify Require --storage-class fast | kubectl create -f -
+
+  # Import a template of a registry with its disks
+  PROGRAM template import oci://registry.example.com/templates/web:v1 -n templates --platform arm64 --secret registry-login --watch`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			i.hasTTL = cmd.Flags().Changed("ttl")
 			return i.validate(cmd, args)
@@ -68,9 +73,10 @@ you name.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&i.spec.TemplateName, "template-name", "", "Name of the template; that of the import if empty")
-	flags.StringVar(&i.secret, "secret", "", "Secret with accessKeyId and secretKey, the user name and the password for the URL")
-	flags.StringVar(&i.authority, "cert-configmap", "", "ConfigMap with certificates of authorities that verify the server")
-	flags.StringVar(&i.spec.Checksum, "checksum", "", "Digest of the whole file: sha256:HEX or sha512:HEX")
+	flags.StringVar(&i.platform, "platform", "", "Architecture of an artifact that has several: arm64, or arm64/v8")
+	flags.StringVar(&i.secret, "secret", "", "Secret with accessKeyId and secretKey, the user name and the password for the server or the registry")
+	flags.StringVar(&i.authority, "cert-configmap", "", "ConfigMap with certificates of authorities that verify the server or the registry")
+	flags.StringVar(&i.spec.Checksum, "checksum", "", "Digest of the whole file: sha256:HEX or sha512:HEX. The reference of an artifact has its digest instead")
 	flags.StringVar(&i.verify, "verify", "", "How the manifest is used: "+strings.Join(verifications(), ", ")+"; IfPresent if empty")
 	flags.StringToStringVar(&i.networks, "network", nil, "What a network of the descriptor becomes: NETWORK=NAME, NETWORK=NAMESPACE/NAME, NETWORK=pod or NETWORK=none")
 	flags.StringVar(&i.class, "storage-class", "", "StorageClass of the volumes; that of the cluster if empty")
@@ -104,7 +110,7 @@ func accessModes() []string {
 func (i *importing) validate(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0 || len(args) > 2:
-		return options.Usagef("name one URL%s", options.SeeHelp(cmd))
+		return options.Usagef("name one URL or artifact%s", options.SeeHelp(cmd))
 	case i.ttl < 0 || i.ttl%time.Second != 0 || i.ttl > math.MaxInt32*time.Second:
 		return options.Usagef("--ttl %s: use whole seconds, from 0 to %d", i.ttl, math.MaxInt32)
 	case i.timeout != 0 && !i.watch:
@@ -112,17 +118,15 @@ func (i *importing) validate(cmd *cobra.Command, args []string) error {
 	case i.timeout < 0:
 		return options.Usagef("--timeout %s: must not be negative", i.timeout)
 	}
-	i.url = args[0]
-	parsed, err := url.Parse(i.url)
-	switch {
-	case strings.HasPrefix(i.url, "oci://"):
-		return options.Usagef("%s: this version imports no OCI artifacts: put the OVA on a web server", i.url)
-	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "":
-		return options.Usagef("%s: this version imports only URLs with the scheme http or https: put the file on a web server, or use ova convert", i.url)
-	case parsed.User != nil:
-		return options.Usagef("the URL has credentials: put them into a Secret, and name it with --secret")
+	i.from = args[0]
+	source := i.web
+	if artifacts.IsReference(i.from) {
+		source = i.artifact
 	}
-	if i.name = ovf.Name(ovf.FileName(path.Base(parsed.Path))); len(args) == 2 {
+	if err := source(); err != nil {
+		return err
+	}
+	if len(args) == 2 {
 		i.name = args[1]
 	}
 	for flag, of := range map[string][]string{"verify": verifications(), "access mode": accessModes()} {
@@ -131,6 +135,38 @@ func (i *importing) validate(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return options.OneOf("output", i.output, []string{printers.YAML, printers.JSON})
+}
+
+// web sets the source to a URL.
+func (i *importing) web() error {
+	parsed, err := url.Parse(i.from)
+	switch {
+	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "":
+		return options.Usagef("%s: this version imports only URLs with the scheme http, https or oci: put the file on a web server, or use ova convert", i.from)
+	case parsed.User != nil:
+		return options.Usagef("the URL has credentials: put them into a Secret, and name it with --secret")
+	case i.platform != "":
+		return options.Usagef("--platform needs an artifact of a registry: oci://REGISTRY/REPOSITORY:TAG")
+	}
+	i.name = ovf.Name(ovf.FileName(path.Base(parsed.Path)))
+	i.spec.Source.HTTP = &v1beta1.ImportHTTP{URL: i.from, SecretRef: i.secret, CertConfigMap: i.authority}
+	return nil
+}
+
+// artifact sets the source to a reference. With a tag and a digest, the digest counts.
+func (i *importing) artifact() error {
+	reference, err := artifacts.ParseReference(i.from)
+	switch {
+	case err != nil:
+		return options.Usagef("%q: %w", i.from, err)
+	case !reference.Named:
+		return options.Usagef("%q: name a tag or a digest, such as oci://quay.io/templates/fedora:42", i.from)
+	case i.spec.Checksum != "":
+		return options.Usagef("--checksum: name the digest of an artifact in the reference")
+	}
+	i.name = ovf.Name(path.Base(reference.Repository))
+	i.spec.Source.OCI = &v1beta1.ImportOCI{Reference: reference.String(), Platform: i.platform, SecretRef: i.secret, CertConfigMap: i.authority}
+	return nil
 }
 
 func (i *importing) run(ctx context.Context) error {
@@ -161,7 +197,6 @@ func (i *importing) run(ctx context.Context) error {
 // object is the import that the flags describe.
 func (i *importing) object(namespace string) (*unstructured.Unstructured, error) {
 	spec := i.spec
-	spec.Source.HTTP = &v1beta1.ImportHTTP{URL: i.url, SecretRef: i.secret, CertConfigMap: i.authority}
 	spec.Verify = v1beta1.ImportVerify(i.verify)
 	spec.Properties = i.properties
 	for source, target := range i.networks {

@@ -63,16 +63,45 @@ spec:
 	}
 }
 
+// TestImportArtifact holds the import of an artifact.
+func TestImportArtifact(t *testing.T) {
+	got, err := imported("oci://quay.io/templates/web-shop:v1", "-n", "templates", "--platform", "arm64", "--secret", "login", "--cert-configmap", "authority", "--storage-class", "fast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `apiVersion: template.kubevirt.io/v1beta1
+kind: VirtualMachineTemplateImport
+metadata:
+  name: web-shop
+  namespace: templates
+spec:
+  source:
+    oci:
+      certConfigMap: authority
+      platform: arm64
+      reference: oci://quay.io/templates/web-shop:v1
+      secretRef: login
+  storage:
+    class: fast
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestImportRejects holds the messages about wrong command lines.
 func TestImportRejects(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                                       "name one URL",
-		"a.ova":                                  "a.ova: this version imports only URLs with the scheme http or https: put the file on a web server, or use ova convert",
-		"oci://example.com/a":                    "this version imports no OCI artifacts",
-		"https://u:p@example.com/a.ova":          "the URL has credentials: put them into a Secret, and name it with --secret",
-		"https://example.com/a.ova --verify Yes": "IfPresent",
-		"https://example.com/a.ova --timeout 1m": "--timeout needs --watch",
-		"https://example.com/a.ova --ttl 1ms":    "--ttl 1ms: use whole seconds",
+		"":                    "name one URL",
+		"a.ova":               "a.ova: this version imports only URLs with the scheme http, https or oci: put the file on a web server, or use ova convert",
+		"oci://example.com/a": "name a tag or a digest",
+		"oci://a:1":           "names no registry",
+		"oci://example.com/a:1 --checksum sha256:0":  "--checksum: name the digest of an artifact in the reference",
+		"https://example.com/a.ova --platform arm64": "--platform needs an artifact of a registry",
+		"https://u:p@example.com/a.ova":              "the URL has credentials: put them into a Secret, and name it with --secret",
+		"https://example.com/a.ova --verify Yes":     "IfPresent",
+		"https://example.com/a.ova --timeout 1m":     "--timeout needs --watch",
+		"https://example.com/a.ova --ttl 1ms":        "--ttl 1ms: use whole seconds",
 	} {
 		if _, err := imported(strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/virtward/virtward/cmd/internal/startup"
 	"github.com/virtward/virtward/importserver"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/artifacts"
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/webhooks/serving"
 )
@@ -46,10 +47,10 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "virtward-import-server",
 		Short: "Serve the disks of an import to CDI",
-		Long: `Serves each disk of a package of OVF as a file over HTTPS, to requests with a token. The plan names the places of the disks: ranges of
-files on web servers, or files of a volume. No disk is stored. The server inspects the header of an image before its first byte, continues
-broken connections to web servers, and withholds the end of a disk whose digest is another one than in the plan. It has no client of the
-API server.`,
+		Long: `Serves each disk of a package of OVF, or of an OCI artifact, as a file over HTTPS, to requests with a token. The plan names the places of
+the disks: ranges of files on web servers, files of a volume, or blobs of a registry. No disk is stored: layers with zstd are decompressed
+while they are sent. The server inspects the header of an image before its first byte, continues broken connections, and withholds the end
+of a disk whose digest is another one than in the plan. It has no client of the API server.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -76,11 +77,20 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--plan: %w", err)
 	}
-	client, err := newClient(plan)
+	source, err := sourceOptions(plan)
+	if err != nil {
+		return err
+	}
+	client, err := web.New(*source)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	registry, stop, err := artifacts.Guarded(source, plan.Sources.Values)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	token, err := startup.ReadText(plan.Serving.TokenFile)
 	if err != nil {
 		return fmt.Errorf("reading the token: %w", err)
@@ -89,16 +99,16 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the certificate: %w", err)
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	server, err := importserver.New(importserver.Options{
-		Plan: plan, Token: token, Client: client, Log: log, Metrics: registry,
-		Scrapes: promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}),
+		Plan: plan, Token: token, Client: client, Registry: &registry, Log: log, Metrics: metrics,
+		Scrapes: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}),
 	})
 	if err != nil {
 		return err
 	}
-	connections, err := serving.NewMetrics(registry)
+	connections, err := serving.NewMetrics(metrics)
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -114,13 +124,13 @@ func (o *options) run(ctx context.Context) error {
 	return listening.Start(ctx)
 }
 
-// newClient returns the client of the URLs of a plan.
-func newClient(plan *transfer.Plan) (*web.Client, error) {
+// sourceOptions are how the web servers and the registry of a plan are connected to.
+func sourceOptions(plan *transfer.Plan) (*web.Options, error) {
 	permitted, err := plan.Sources.Permitted()
 	if err != nil {
 		return nil, err
 	}
-	o := web.Options{
+	o := &web.Options{
 		Sources: permitted, Timeout: timeout, Stall: stall, Proxy: http.ProxyFromEnvironment,
 		Connections: importserver.MaxAnswers + 1, HTTP1: true,
 	}
@@ -137,7 +147,7 @@ func newClient(plan *transfer.Plan) (*web.Client, error) {
 			return nil, fmt.Errorf("reading the credentials: %w", err)
 		}
 	}
-	return web.New(o)
+	return o, nil
 }
 
 func readPlan(name string) (*transfer.Plan, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/virtward/virtward/importserver"
 	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/webhooks/serving"
 )
 
@@ -61,10 +62,17 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if _, err := newClient(&transfer.Plan{AuthoritiesFile: write("none")}); err == nil || !strings.Contains(err.Error(), "no certificate in PEM") {
+	connect := func(plan *transfer.Plan) error {
+		o, err := sourceOptions(plan)
+		if err == nil {
+			_, err = web.New(*o)
+		}
+		return err
+	}
+	if err := connect(&transfer.Plan{AuthoritiesFile: write("none")}); err == nil || !strings.Contains(err.Error(), "no certificate in PEM") {
 		t.Errorf("no authority: %v", err)
 	}
-	if _, err := newClient(&transfer.Plan{Credentials: &transfer.Credentials{UserFile: "/absent", PasswordFile: "/absent"}}); err == nil || !strings.HasPrefix(err.Error(), "reading the credentials") {
+	if err := connect(&transfer.Plan{Credentials: &transfer.Credentials{UserFile: "/absent", PasswordFile: "/absent"}}); err == nil || !strings.HasPrefix(err.Error(), "reading the credentials") {
 		t.Errorf("no credentials: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/transfer"
 )
 
 // Deadlines bound the steps of an import.
@@ -172,7 +173,7 @@ func (o *observed) importing() decision {
 		d.steps = []requests.Step{{Verb: requests.Remove, Object: o.pod}}
 		return d
 	}
-	d.steps = slices.Concat(found.stale, found.missing)
+	d.steps = slices.Concat(found.stale, o.permitted(&found))
 	if len(d.steps) > 0 {
 		return d
 	}
@@ -184,6 +185,14 @@ func (o *observed) importing() decision {
 	}
 	d.progress.volumes = o.volumes
 	return d
+}
+
+// permitted are the missing DataVolumes that can be created now: a server decompresses few disks at the same time.
+func (o *observed) permitted(found *disks) []requests.Step {
+	if o.request.Spec.Source.OCI == nil {
+		return found.missing
+	}
+	return found.missing[:min(len(found.missing), max(0, transfer.MaxDecompressed-len(found.waiting)-len(found.stale)))]
 }
 
 // disks plans the DataVolumes. A DataVolume of another pod than the present one is created again.

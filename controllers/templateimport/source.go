@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/credentials"
+	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/appliance"
 	"github.com/virtward/virtward/ovf/imports"
@@ -44,7 +45,7 @@ const (
 	reads    = 5 * time.Minute
 )
 
-// LiveSource reads appliances from web servers.
+// LiveSource reads appliances from web servers, and artifacts from registries.
 type LiveSource struct {
 	// Reader reads the Secrets and the ConfigMaps of imports.
 	Reader client.Reader
@@ -54,32 +55,53 @@ type LiveSource struct {
 
 var _ Source = (*LiveSource)(nil)
 
-// open returns a client for the source of an import.
-func (s *LiveSource) open(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*web.Client, error) {
-	from := of.Spec.Source.HTTP
-	if from == nil {
-		return nil, &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: "spec.source: this version of Virtward imports only from http"}
+// pathOf is the field of the source of an import.
+func pathOf(of *v1beta1.VirtualMachineTemplateImport) string {
+	if of.Spec.Source.OCI != nil {
+		return "spec.source.oci"
 	}
-	options := web.Options{Sources: s.Permitted, Timeout: connects, Stall: stalls, Proxy: http.ProxyFromEnvironment}
-	err := credentials.Read(ctx, s.Reader, of.Namespace, from.SecretRef, from.CertConfigMap, &options)
+	return "spec.source.http"
+}
+
+// options are those of the connections for an import, with its credentials.
+func (s *LiveSource) options(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*web.Options, error) {
+	options := &web.Options{Sources: s.Permitted, Timeout: connects, Stall: stalls, Proxy: http.ProxyFromEnvironment}
+	secret, authorities := imports.References(of)
+	err := credentials.Read(ctx, s.Reader, of.Namespace, secret, authorities, options)
 	var known *web.Error
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, &imports.Fault{Reason: v1beta1.ReasonCredentialsForbidden, Message: "spec.source.http: Virtward may not read the Secret or the ConfigMap: " +
+		return nil, &imports.Fault{Reason: v1beta1.ReasonCredentialsForbidden, Message: pathOf(of) + ": Virtward may not read the Secret or the ConfigMap: " +
 			"an admin of the namespace can permit the account virtward-templateimports to get it with a Role and a RoleBinding, see docs/import-export.md"}
 	case errors.As(err, &known):
-		return nil, &imports.Fault{Reason: known.Reason, Message: "spec.source.http: " + known.Message}
+		return nil, &imports.Fault{Reason: known.Reason, Message: pathOf(of) + ": " + known.Message}
 	case err != nil:
 		return nil, err //nolint:wrapcheck // it says what was read
 	}
-	opened, err := web.New(options)
-	return opened, described(err)
+	return options, nil
+}
+
+// open returns a client for the web server of an import.
+func (s *LiveSource) open(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*web.Client, error) {
+	if of.Spec.Source.HTTP == nil {
+		return nil, &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: "spec.source: this version of Virtward imports only from http and oci"}
+	}
+	options, err := s.options(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := web.New(*options)
+	return opened, described(of, err)
 }
 
 // Read implements Source.
 func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*Read, error) {
 	ctx, cancel := context.WithTimeout(ctx, reads)
 	defer cancel()
+	if of.Spec.Source.OCI != nil {
+		read, err := s.readArtifact(ctx, of)
+		return read, described(of, err)
+	}
 	opened, err := s.open(ctx, of)
 	if err != nil {
 		return nil, err
@@ -88,7 +110,7 @@ func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplat
 	url := of.Spec.Source.HTTP.URL
 	file, err := opened.Open(ctx, url)
 	if err != nil {
-		return nil, described(err)
+		return nil, described(of, err)
 	}
 	found, err := appliance.Inspect(nameOf(url), file, imports.Options(of))
 	read := &Read{Origin: imports.Origin{URL: url, Size: file.Size(), Validator: file.File().Validator, Authorities: opened.Authorities, Sources: s.Permitted}}
@@ -97,7 +119,7 @@ func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplat
 		read.Outcome = imports.Unknown(err)
 		return read, nil
 	case err != nil:
-		return nil, described(err)
+		return nil, described(of, err)
 	}
 	read.Outcome = imports.Evaluate(of, found)
 	return read, nil
@@ -111,6 +133,9 @@ func nameOf(url string) string {
 
 // Verify implements Source.
 func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, digests map[string]string, progress *transfers.Progress) error {
+	if of.Spec.Source.OCI != nil {
+		return described(of, s.verifyArtifact(ctx, of, digests, progress))
+	}
 	opened, err := s.open(ctx, of)
 	if err != nil {
 		return err
@@ -118,24 +143,24 @@ func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTempl
 	defer opened.Close()
 	file, err := opened.Probe(ctx, of.Spec.Source.HTTP.URL, false)
 	if err != nil {
-		return described(err)
+		return described(of, err)
 	}
 	if was := of.Status.Source; file.Size != was.Size || file.Validator != was.Validator {
 		return changed()
 	}
 	stream, err := opened.Stream(ctx, file, of.Spec.Checksum)
 	if err != nil {
-		return described(err)
+		return described(of, err)
 	}
 	defer stream.Close()
 	measured := &measuredReader{Reader: stream, progress: progress, total: file.Size}
 	if len(digests) > 0 {
 		if err := appliance.Compare(measured, digests); err != nil {
-			return described(err)
+			return described(of, err)
 		}
 	}
 	if _, err := io.Copy(io.Discard, measured); err != nil {
-		return described(err)
+		return described(of, err)
 	}
 	return nil
 }
@@ -161,12 +186,18 @@ func (m *measuredReader) Read(p []byte) (int, error) {
 }
 
 // described is the error of a source. Errors that stay, as far as the source tells, are faults.
-func described(err error) error {
+func described(of *v1beta1.VirtualMachineTemplateImport, err error) error {
 	var rejected *ovf.Rejection
+	var layer *oci.Rejection
+	var final *imports.Fault
 	var known *web.Error
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &final):
+		return final
+	case errors.As(err, &layer):
+		return &imports.Fault{Reason: reasonOf(layer), Message: pathOf(of) + ": " + string(layer.Reason) + ": " + err.Error()}
 	case errors.As(err, &rejected):
 		return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: string(rejected.Reason) + ": " + rejected.Error()}
 	case !errors.As(err, &known):
@@ -175,8 +206,19 @@ func described(err error) error {
 		return changed()
 	case known.Reason == web.ReasonChecksumMismatch:
 		return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: "spec.checksum: " + known.Message}
-	case known.Permanent, known.Reason == web.ReasonNoRanges, known.Reason == web.ReasonInvalidAuthority:
-		return &imports.Fault{Reason: known.Reason, Message: "spec.source.http: " + known.Message}
+	case known.Permanent, known.Reason == web.ReasonNotPermitted, known.Reason == web.ReasonNoRanges, known.Reason == web.ReasonInvalidAuthority:
+		return &imports.Fault{Reason: known.Reason, Message: pathOf(of) + ": " + known.Message}
 	}
 	return known
+}
+
+// reasonOf is the reason of an import whose artifact is rejected.
+func reasonOf(rejection *oci.Rejection) string {
+	switch rejection.Reason {
+	case oci.NoVariant:
+		return v1beta1.ReasonChoiceRequired
+	case oci.DigestMismatch, oci.SizeMismatch:
+		return v1beta1.ReasonVerificationFailed
+	}
+	return v1beta1.ReasonNotImportable
 }

@@ -41,8 +41,10 @@ type Disk struct {
 	Name string
 	// Size is that of the content in bytes.
 	Size int64
-	// File is where the content is in the package.
+	// File is where the content is in the package. That of an artifact is a layer.
 	File appliance.File
+	// Padded tells that the layer can have fewer bytes than the disk.
+	Padded bool `json:",omitempty"`
 }
 
 // Fault is why an appliance cannot be imported. It does not change by itself.

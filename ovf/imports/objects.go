@@ -42,11 +42,14 @@ const (
 	keyPassword = "secretKey"
 )
 
-// Origin is the file that an import reads.
+// Origin is the file or the artifact that an import reads.
 type Origin struct {
+	// URL is that of a file; empty for an artifact.
 	URL       string
 	Size      int64
 	Validator string
+	// Repository is that of an artifact, and Digest what its reference names.
+	Repository, Digest string
 	// Authorities are certificates in PEM; empty for those of the system.
 	Authorities []byte
 	// Sources are the places that may be connected to.
@@ -61,17 +64,28 @@ func owner(of *v1beta1.VirtualMachineTemplateImport) *metav1.OwnerReference {
 // Pod is the pod that serves the disks of an import.
 func Pod(of *v1beta1.VirtualMachineTemplateImport, p *servers.Program, suffix string) *corev1.Pod {
 	pod := Servers.Pod(of, owner(of), p, suffix)
-	if http := of.Spec.Source.HTTP; http != nil && http.SecretRef != "" {
-		servers.MountSecret(pod, "credentials", http.SecretRef, folderCredentials, keyUser, keyPassword)
+	if secret, _ := References(of); secret != "" {
+		servers.MountSecret(pod, "credentials", secret, folderCredentials, keyUser, keyPassword)
 	}
 	return pod
 }
 
+// References are the Secret with the credentials, and the ConfigMap with the authorities; empty for none.
+func References(of *v1beta1.VirtualMachineTemplateImport) (secret, authorities string) {
+	switch s := &of.Spec.Source; {
+	case s.OCI != nil:
+		return s.OCI.SecretRef, s.OCI.CertConfigMap
+	case s.HTTP != nil:
+		return s.HTTP.SecretRef, s.HTTP.CertConfigMap
+	}
+	return "", ""
+}
+
 // PlanOf is what the pod of an import serves: the disks in their order.
 func PlanOf(of *v1beta1.VirtualMachineTemplateImport, from *Origin, disks []Disk) (*transfer.Plan, error) {
-	plan := &transfer.Plan{
-		Files:   []transfer.File{{URL: from.URL, Size: from.Size, Validator: from.Validator}},
-		Serving: Servers.Serving(),
+	plan := &transfer.Plan{Serving: Servers.Serving()}
+	if from.Repository == "" {
+		plan.Files = []transfer.File{{URL: from.URL, Size: from.Size, Validator: from.Validator}}
 	}
 	if from.Sources != nil {
 		plan.Sources = transfer.Sources{Hosts: from.Sources.Hosts, Values: from.Sources.Values}
@@ -82,15 +96,19 @@ func PlanOf(of *v1beta1.VirtualMachineTemplateImport, from *Origin, disks []Disk
 	if len(from.Authorities) > 0 {
 		plan.AuthoritiesFile = Servers.Folder + "/" + keyAuthorities
 	}
-	if of.Spec.Source.HTTP.SecretRef != "" {
+	if secret, _ := References(of); secret != "" {
 		plan.Credentials = &transfer.Credentials{UserFile: folderCredentials + "/" + keyUser, PasswordFile: folderCredentials + "/" + keyPassword}
 	}
 	for i := range disks {
 		f := &disks[i].File
-		served := transfer.Disk{Name: f.Href, Compression: f.Compression, Format: f.Format, MaxContent: f.MaxContent}
+		served := transfer.Disk{Name: f.Href, Compression: f.Compression, Format: f.Format, MaxContent: f.MaxContent, Padded: disks[i].Padded}
 		for _, p := range f.Parts {
 			part := transfer.Part{Offset: p.Offset, Size: p.Size, Digest: p.Digest}
-			if of.Spec.Verify == v1beta1.ImportVerifySkip {
+			switch {
+			case from.Repository != "":
+				part.File = len(plan.Files)
+				plan.Files = append(plan.Files, transfer.File{Blob: from.Repository + "@" + p.Digest, Size: p.Size})
+			case of.Spec.Verify == v1beta1.ImportVerifySkip:
 				part.Digest = ""
 			}
 			served.Parts = append(served.Parts, part)

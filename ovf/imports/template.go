@@ -33,7 +33,7 @@ func adapt(template *v1beta1.VirtualMachineTemplate, spec *v1beta1.VirtualMachin
 		volumes, _ := vm["dataVolumeTemplates"].([]any)
 		for _, v := range volumes {
 			of, _ := v.(object)
-			store(child(child(of, "spec"), "storage"), spec.Storage)
+			store(storageOf(child(of, "spec")), spec.Storage)
 		}
 	}
 	raw, err := json.Marshal(machine)
@@ -42,6 +42,14 @@ func adapt(template *v1beta1.VirtualMachineTemplate, spec *v1beta1.VirtualMachin
 	}
 	template.Spec.VirtualMachine.Raw = raw
 	return nil
+}
+
+// storageOf is what a DataVolume says about its claim.
+func storageOf(spec object) object {
+	if claim, is := spec["pvc"].(object); is {
+		return claim
+	}
+	return child(spec, "storage")
 }
 
 // store sets the class and the access mode of the volumes of virtual machines: those of the imported ones.

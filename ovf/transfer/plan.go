@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/virtward/virtward/addresses"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/sources"
 	"github.com/virtward/virtward/texts"
@@ -52,12 +53,14 @@ type Plan struct {
 	Serving     Serving      `json:"serving"`
 }
 
-// File is a file at a URL, or a file of a volume.
+// File is a file at a URL, a file of a volume, or a blob of a registry. One of URL, Path and Blob is set.
 type File struct {
-	// URL is the place on a web server. Either URL or Path is set.
+	// URL is the place on a web server.
 	URL string `json:"url,omitempty"`
 	// Path is the absolute path of a file.
 	Path string `json:"path,omitempty"`
+	// Blob is REGISTRY/REPOSITORY@DIGEST. All blobs of a plan are in one repository.
+	Blob string `json:"blob,omitempty"`
 	// Size in bytes.
 	Size int64 `json:"size"`
 	// Validator identifies the version of the file at a URL, as web.File has it: a strong ETag, or the time of the last change. Without
@@ -71,12 +74,14 @@ type Disk struct {
 	Name string `json:"name"`
 	// Parts are one behind the other.
 	Parts []Part `json:"parts"`
-	// Compression is gzip or empty. The server sends the compressed bytes.
+	// Compression is gzip, zstd or empty. The server sends the compressed bytes of gzip, and the decompressed ones of zstd.
 	Compression string `json:"compression,omitempty"`
 	// Format is what the image must be, such as vmdk; empty for any that is accepted.
 	Format string `json:"format,omitempty"`
-	// MaxContent bounds the decompressed bytes of a compressed image.
+	// MaxContent bounds the decompressed bytes of gzip, and is their number for zstd.
 	MaxContent int64 `json:"maxContent,omitempty"`
+	// Padded tells that zstd can have fewer bytes. Zeros follow them.
+	Padded bool `json:"padded,omitempty"`
 }
 
 // Part is a part of a file.
@@ -121,11 +126,30 @@ func Formats() []string { return []string{"iso", "qcow2", "raw", "vdi", "vhd", "
 // digestSizes are the sizes of digests in bytes.
 var digestSizes = map[string]int{"sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
 
-// CompressionGzip is the compression of a disk.
-const CompressionGzip = "gzip"
+// The compressions of a disk.
+const (
+	CompressionGzip = "gzip"
+	CompressionZstd = "zstd"
+)
+
+// The limits of zstd.
+const (
+	// MaxDecompressed is the number of disks that a server serves at the same time.
+	MaxDecompressed = 2
+	// MaxWindow bounds the memory of the decompression of a disk. Level 19 of the zstd program, and KubeVirt's exporter, need no more.
+	MaxWindow = 8 << 20
+)
 
 // Size is the number of bytes that are served for a disk.
-func (d *Disk) Size() (size int64) {
+func (d *Disk) Size() int64 {
+	if d.Compression == CompressionZstd {
+		return d.MaxContent
+	}
+	return d.Stored()
+}
+
+// Stored is the number of bytes of the parts of a disk.
+func (d *Disk) Stored() (size int64) {
 	for i := range d.Parts {
 		size += d.Parts[i].Size
 	}
@@ -190,8 +214,9 @@ func (p *Plan) Validate() field.ErrorList {
 	if len(found) > 0 {
 		return found
 	}
+	repository := repositoryOf(p.Files)
 	for i := range p.Files {
-		found = append(found, p.Files[i].validate(field.NewPath("files").Index(i), permitted)...)
+		found = append(found, p.Files[i].validate(field.NewPath("files").Index(i), permitted, repository)...)
 	}
 	parts := 0
 	for i := range p.Disks {
@@ -268,10 +293,36 @@ func hasControl(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-func (f *File) validate(at *field.Path, permitted *sources.Sources) (found field.ErrorList) {
+// Image is where a blob is.
+func (f *File) Image() (addresses.Image, error) {
+	image, err := addresses.ParseImage(f.Blob)
+	if err == nil && (image.Canonical != f.Blob || !strings.HasPrefix(image.Digest, "sha256:")) {
+		err = errors.New("must be REGISTRY/REPOSITORY@sha256:DIGEST")
+	}
+	return image, err
+}
+
+// repositoryOf is the repository of the first blob; empty without one.
+func repositoryOf(files []File) string {
+	for i := range files {
+		if image, err := files[i].Image(); files[i].Blob != "" && err == nil {
+			return image.Name
+		}
+	}
+	return ""
+}
+
+func (f *File) validate(at *field.Path, permitted *sources.Sources, repository string) (found field.ErrorList) {
+	places := slices.DeleteFunc([]string{f.URL, f.Path, f.Blob}, func(place string) bool { return place == "" })
 	switch {
-	case (f.URL == "") == (f.Path == ""):
-		found = append(found, field.Required(at, "name either url or path"))
+	case len(places) != 1:
+		found = append(found, field.Required(at, "name one of url, path and blob"))
+	case f.Blob != "":
+		if image, err := f.Image(); err != nil {
+			found = append(found, field.Invalid(at.Child("blob"), texts.Shorten(f.Blob, 200), err.Error()))
+		} else if image.Name != repository {
+			found = append(found, field.Invalid(at.Child("blob"), texts.Shorten(f.Blob, 200), "must be in the repository "+repository+", as the first one"))
+		}
 	case f.Path != "":
 		found = append(found, absolute(at.Child("path"), f.Path)...)
 	case len(f.URL) > maxURL:
@@ -301,8 +352,13 @@ func (p *Plan) disk(at *field.Path, d *Disk) (found field.ErrorList) {
 	if d.Format != "" && !slices.Contains(Formats(), d.Format) {
 		found = append(found, field.NotSupported(at.Child("format"), d.Format, Formats()))
 	}
-	if d.Compression != "" && d.Compression != CompressionGzip {
-		found = append(found, field.NotSupported(at.Child("compression"), d.Compression, []string{CompressionGzip}))
+	if d.Compression != "" && d.Compression != CompressionGzip && d.Compression != CompressionZstd {
+		found = append(found, field.NotSupported(at.Child("compression"), d.Compression, []string{CompressionGzip, CompressionZstd}))
+	}
+	if d.Compression == CompressionZstd {
+		found = append(found, p.layer(at, d)...)
+	} else if d.Padded {
+		found = append(found, field.Invalid(at.Child("padded"), d.Padded, "must be false without zstd"))
 	}
 	if compressed := d.Compression != ""; d.MaxContent < 0 || d.MaxContent > MaxSize || compressed != (d.MaxContent > 0) {
 		found = append(found, field.Invalid(at.Child("maxContent"), d.MaxContent, "must be positive for a compressed image, and 0 for another"))
@@ -317,8 +373,22 @@ func (p *Plan) disk(at *field.Path, d *Disk) (found field.ErrorList) {
 			size = min(size+d.Parts[i].Size, MaxSize+1) // no overflow
 		}
 	}
-	if len(found) == 0 && (size < MinSize || size > MaxSize) {
+	if len(found) == 0 && (size < MinSize && d.Compression != CompressionZstd || size > MaxSize) {
 		found = append(found, field.Invalid(at.Child("parts"), size, fmt.Sprintf("the parts must have from %d to %d bytes together", MinSize, int64(MaxSize))))
+	}
+	return found
+}
+
+// layer validates a disk with zstd, of which the digest is known.
+func (p *Plan) layer(at *field.Path, d *Disk) (found field.ErrorList) {
+	if len(d.Parts) != 1 || !strings.HasPrefix(d.Parts[0].Digest, "sha256:") {
+		found = append(found, field.Invalid(at.Child("parts"), len(d.Parts), "must be one part with a digest of SHA-256"))
+	}
+	if d.Format != "" && d.Format != "raw" {
+		found = append(found, field.NotSupported(at.Child("format"), d.Format, []string{"raw"}))
+	}
+	if d.MaxContent < MinSize {
+		found = append(found, field.Invalid(at.Child("maxContent"), d.MaxContent, fmt.Sprintf("must be at least %d", MinSize)))
 	}
 	return found
 }

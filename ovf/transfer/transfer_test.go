@@ -53,6 +53,9 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// sum is a digest.
+var sum = "sha256:" + strings.Repeat("0a", 32)
+
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*Plan){
 		"sources.networks: Invalid value":                             func(p *Plan) { p.Sources.Networks = []string{"10.1"} },
@@ -60,8 +63,8 @@ func TestValidate(t *testing.T) {
 		"disks: Required value":                                       func(p *Plan) { p.Disks = nil },
 		"disks: Too many: 129: must have at most 128 items":           func(p *Plan) { p.Disks = make([]Disk, MaxDisks+1) },
 		"disks: Too many: 1003: must have at most 1000 items":         func(p *Plan) { p.Disks[0].Parts = make([]Part, MaxParts+1) },
-		"files[0]: Required value: name either url or path":           func(p *Plan) { p.Files[0].Path = "/a" },
-		"files[1]: Required value: name either url or path":           func(p *Plan) { p.Files[1].Path = "" },
+		"files[0]: Required value: name one of url, path and blob":    func(p *Plan) { p.Files[0].Path = "/a" },
+		"files[1]: Required value: name one of url, path and blob":    func(p *Plan) { p.Files[1].Path = "" },
 		"files[0].url: Invalid value: \"http://127.0.0.1/?redacted\"": func(p *Plan) { p.Files[0].URL = "http://127.0.0.1/?token=secret" },
 		"files[0].url: Invalid value: \"https://example.org/\"":       func(p *Plan) { p.Files[0].URL = "https://example.org/" },
 		"files[0].url: Too long":                                      func(p *Plan) { p.Files[0].URL = "https://example.com/" + strings.Repeat("a", maxURL) },
@@ -73,20 +76,30 @@ func TestValidate(t *testing.T) {
 		"files[0].validator: Too long":                                func(p *Plan) { p.Files[0].Validator = strings.Repeat("a", maxValidator+1) },
 		"disks[0].name: Too long":                                     func(p *Plan) { p.Disks[0].Name = strings.Repeat("a", maxName+1) },
 		"disks[0].format: Unsupported value":                          func(p *Plan) { p.Disks[0].Format = "vhdx" },
-		"disks[0].compression: Unsupported value":                     func(p *Plan) { p.Disks[0].Compression, p.Disks[0].MaxContent = "xz", 1 },
-		"disks[0].maxContent: Invalid value":                          func(p *Plan) { p.Disks[0].MaxContent = 1 },
-		"disks[1].maxContent: Invalid value":                          func(p *Plan) { p.Disks[1].MaxContent = 0 },
-		"disks[0].parts: Required value":                              func(p *Plan) { p.Disks[0].Parts = nil },
-		"disks[0].parts: Invalid value: 511":                          func(p *Plan) { p.Disks[0].Parts[0].Size = 511 },
-		"disks[0].parts[0].file: Invalid value: 2":                    func(p *Plan) { p.Disks[0].Parts[0].File = 2 },
-		"disks[0].parts[0].offset: Invalid value":                     func(p *Plan) { p.Disks[0].Parts[0].Offset = -1 },
-		"disks[1].parts[1].size: Invalid value: 2049":                 func(p *Plan) { p.Disks[1].Parts[1].Size = 2049 },
-		"disks[0].parts[0].size: Invalid value: 9223372036854775807":  func(p *Plan) { p.Disks[0].Parts[0].Size = 1<<63 - 1 },
-		"disks[0].parts[0].digest: Invalid value":                     func(p *Plan) { p.Disks[0].Parts[0].Digest = "md5:00" },
-		"disks[1].parts[0].digest: Invalid value":                     func(p *Plan) { p.Disks[1].Parts[0].Digest = "sha1:" + strings.Repeat("0A", 20) },
-		"serving.tokenFile: Required value":                           func(p *Plan) { p.Serving.TokenFile = "" },
-		"serving.keyFile: Invalid value":                              func(p *Plan) { p.Serving.KeyFile = "tls.key" },
-		"credentials.passwordFile: Required value":                    func(p *Plan) { p.Credentials.PasswordFile = "" },
+		"files[0].blob: Invalid value: \"quay.io/a/b:1\": must be REGISTRY/REPOSITORY@sha256:DIGEST": func(p *Plan) { p.Files[0] = File{Blob: "quay.io/a/b:1", Size: 1 << 30} },
+		"files[1].blob: Invalid value: \"quay.io/a/c@sha256:": func(p *Plan) {
+			p.Files[0], p.Files[1] = File{Blob: "quay.io/a/b@" + sum, Size: 1 << 30}, File{Blob: "quay.io/a/c@" + sum, Size: 4096}
+		},
+		"disks[0].padded: Invalid value": func(p *Plan) { p.Disks[0].Padded = true },
+		"disks[1].parts: Invalid value":  func(p *Plan) { p.Disks[1].Compression = CompressionZstd },
+		"disks[0].maxContent: Invalid value: 511: must be at least": func(p *Plan) {
+			p.Disks[0].Compression, p.Disks[0].Format, p.Disks[0].MaxContent = CompressionZstd, "raw", 511
+		},
+		"disks[0].format: Unsupported value: \"vmdk\"":               func(p *Plan) { p.Disks[0].Compression, p.Disks[0].MaxContent = CompressionZstd, 512 },
+		"disks[0].compression: Unsupported value":                    func(p *Plan) { p.Disks[0].Compression, p.Disks[0].MaxContent = "xz", 1 },
+		"disks[0].maxContent: Invalid value":                         func(p *Plan) { p.Disks[0].MaxContent = 1 },
+		"disks[1].maxContent: Invalid value":                         func(p *Plan) { p.Disks[1].MaxContent = 0 },
+		"disks[0].parts: Required value":                             func(p *Plan) { p.Disks[0].Parts = nil },
+		"disks[0].parts: Invalid value: 511":                         func(p *Plan) { p.Disks[0].Parts[0].Size = 511 },
+		"disks[0].parts[0].file: Invalid value: 2":                   func(p *Plan) { p.Disks[0].Parts[0].File = 2 },
+		"disks[0].parts[0].offset: Invalid value":                    func(p *Plan) { p.Disks[0].Parts[0].Offset = -1 },
+		"disks[1].parts[1].size: Invalid value: 2049":                func(p *Plan) { p.Disks[1].Parts[1].Size = 2049 },
+		"disks[0].parts[0].size: Invalid value: 9223372036854775807": func(p *Plan) { p.Disks[0].Parts[0].Size = 1<<63 - 1 },
+		"disks[0].parts[0].digest: Invalid value":                    func(p *Plan) { p.Disks[0].Parts[0].Digest = "md5:00" },
+		"disks[1].parts[0].digest: Invalid value":                    func(p *Plan) { p.Disks[1].Parts[0].Digest = "sha1:" + strings.Repeat("0A", 20) },
+		"serving.tokenFile: Required value":                          func(p *Plan) { p.Serving.TokenFile = "" },
+		"serving.keyFile: Invalid value":                             func(p *Plan) { p.Serving.KeyFile = "tls.key" },
+		"credentials.passwordFile: Required value":                   func(p *Plan) { p.Credentials.PasswordFile = "" },
 	} {
 		p := valid()
 		change(p)

@@ -61,7 +61,7 @@ func Guarded(options *web.Options, values string) (Options, func(), error) {
 		return Options{}, nil, err //nolint:wrapcheck // it is an Error of the source
 	}
 	o := Options{
-		Transport: registry.Permitted(direct, options, values), Insecure: options.Insecure, Stall: options.Stall,
+		Transport: registry.Permitted(direct, options, values), Insecure: options.Insecure, Stall: options.Stall, Pause: options.Pause,
 		Describe: func(ctx context.Context, err error) error { return registry.Described(ctx, err, options.Sources) },
 	}
 	if options.User != "" || options.Password != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/virtward/virtward/oci"
+	"github.com/virtward/virtward/sources/web"
 )
 
 // A connection is continued at most so many times without a byte in between, with a growing pause before each.
@@ -25,7 +26,7 @@ const (
 // discard what was read before another error. Close the reader.
 func (r *Repository) Disk(ctx context.Context, disk *oci.Disk) (io.ReadCloser, error) {
 	stream := r.Stream(ctx, &disk.Descriptor, 0)
-	raw, err := oci.Decompress(oci.Verified(stream, &disk.Descriptor), disk)
+	raw, err := oci.Decompress(oci.Verified(stream, &disk.Descriptor), disk, oci.MaxWindow)
 	if err != nil {
 		return nil, errors.Join(r.described(ctx, "reading a disk", err), stream.Close())
 	}
@@ -60,20 +61,46 @@ type Stream struct {
 	body       io.ReadCloser
 	cancel     context.CancelCauseFunc
 	ctx        context.Context //nolint:containedctx // of the connection; it ends when no byte arrives
-	offset     int64
-	failures   int
-	pause      time.Duration
-	err        error
+	// offset is that of the next byte in the blob, end that behind the last one.
+	offset, end int64
+	failures    int
+	pause       time.Duration
+	err         error
 	// Resumptions counts the connections after the first.
 	Resumptions int
 }
 
 // Stream returns the bytes of a blob from an offset. It connects at the first read.
 func (r *Repository) Stream(ctx context.Context, d *oci.Descriptor, offset int64) *Stream {
-	s := &Stream{repository: r, d: d, parent: ctx, offset: offset}
+	s := &Stream{repository: r, d: d, parent: ctx, offset: offset, end: d.Size}
 	s.reset()
 	return s
 }
+
+// Part returns a part of a blob, which is within it. Its errors are for users.
+func (r *Repository) Part(ctx context.Context, d *oci.Descriptor, offset, length int64) *Part {
+	s := r.Stream(ctx, d, offset)
+	s.end = offset + length
+	return &Part{s}
+}
+
+// Part is a part of a blob. It is a Stream whose errors are for users. Close it.
+type Part struct{ stream *Stream }
+
+// Read implements io.Reader.
+func (p *Part) Read(into []byte) (int, error) {
+	n, err := p.stream.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = p.stream.repository.described(p.stream.parent, "reading the blob "+p.stream.d.Digest.String(), err)
+	}
+	return n, err
+}
+
+// Resumptions is how often a connection was continued.
+func (p *Part) Resumptions() int { return p.stream.Resumptions }
+
+// Close implements io.Closer.
+func (p *Part) Close() error { return p.stream.Close() }
 
 func (s *Stream) reset() {
 	s.failures, s.pause = 0, firstPause
@@ -87,9 +114,12 @@ var errStalled = errors.New("the registry sends no bytes")
 // Read implements io.Reader.
 func (s *Stream) Read(p []byte) (int, error) {
 	for s.err == nil {
-		if s.offset > 0 && s.offset == s.d.Size && s.body == nil { // no range is left
+		if s.offset > 0 && s.offset == s.end && (s.body == nil || s.end < s.d.Size) { // no range is left
 			s.err = io.EOF
 			break
+		}
+		if s.end < s.d.Size {
+			p = p[:min(int64(len(p)), s.end-s.offset)]
 		}
 		n, err := s.read(p)
 		if n > 0 {
@@ -100,7 +130,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 		switch {
 		case err == nil:
 			continue
-		case errors.Is(err, io.EOF) && s.offset >= s.d.Size:
+		case errors.Is(err, io.EOF) && s.offset >= s.end:
 			s.err = io.EOF
 		default:
 			s.err = s.resume(err)
@@ -129,8 +159,8 @@ func (s *Stream) read(p []byte) (int, error) {
 func (s *Stream) open() error {
 	s.ctx, s.cancel = context.WithCancelCause(s.parent)
 	header := http.Header{"Accept-Encoding": {"identity"}}
-	if s.offset > 0 {
-		header.Set("Range", fmt.Sprintf("bytes=%d-%d", s.offset, s.d.Size-1)) // not all registries know ranges without an end
+	if s.offset > 0 || s.end < s.d.Size {
+		header.Set("Range", fmt.Sprintf("bytes=%d-%d", s.offset, s.end-1)) // not all registries know ranges without an end
 	}
 	response, err := s.repository.get(s.ctx, "blobs/"+s.d.Digest.String(), "", header, http.StatusOK, http.StatusPartialContent) //nolint:bodyclose // Close closes it
 	if err != nil {
@@ -177,11 +207,12 @@ func (s *Stream) fatal(reason oci.Reason, message string) error {
 func (s *Stream) resume(cause error) error {
 	for {
 		var rejection *oci.Rejection
+		var known *web.Error
 		var answer *transport.Error
 		switch {
 		case s.parent.Err() != nil:
 			return context.Cause(s.parent)
-		case errors.As(cause, &rejection), errors.As(cause, &answer) && answer.StatusCode < http.StatusInternalServerError && answer.StatusCode != http.StatusTooManyRequests:
+		case errors.As(cause, &rejection), errors.As(cause, &known) && known.Permanent, errors.As(cause, &answer) && answer.StatusCode < http.StatusInternalServerError && answer.StatusCode != http.StatusTooManyRequests:
 			return cause
 		case errors.Is(cause, io.EOF):
 			cause = io.ErrUnexpectedEOF

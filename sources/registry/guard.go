@@ -34,7 +34,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 // Permitted returns a transport that reads from permitted servers only. It checks each request: also those of redirects, and those to
 // token servers, which a registry names. The values are those of the chart with the hosts, which messages name.
 func Permitted(direct http.RoundTripper, options *web.Options, values string) http.RoundTripper {
-	return &permitted{direct, options, values}
+	return &permitted{RoundTripper: direct, options: options, values: values}
 }
 
 type permitted struct {
@@ -42,15 +42,39 @@ type permitted struct {
 
 	options *web.Options
 	values  string
+	// pinged is the registry that did not answer last with TLS. The library tries private addresses without it then.
+	pinged atomic.Pointer[failed]
 }
+
+// failed is a host, and why it did not answer.
+type failed struct {
+	host string
+	err  error
+}
+
+// ping is the path of the first request to a registry.
+const ping = "/v2/"
 
 // RoundTrip implements http.RoundTripper.
 func (p *permitted) RoundTrip(request *http.Request) (*http.Response, error) {
+	secure := request.URL.Scheme == "https"
+	if last := p.pinged.Load(); last != nil && last.host == request.URL.Host && !secure && !p.options.Insecure && request.URL.Path == ping {
+		return nil, last.err
+	}
 	if err := p.permit(request); err != nil {
 		return nil, err
 	}
 	request.Header.Del("Referer")
-	return p.RoundTripper.RoundTrip(request) //nolint:wrapcheck // a RoundTripper returns the error of the one it wraps
+	response, err := p.RoundTripper.RoundTrip(request)
+	if secure && request.URL.Path == ping {
+		switch {
+		case err != nil:
+			p.pinged.Store(&failed{request.URL.Host, err})
+		case response.StatusCode != http.StatusOK && response.StatusCode != http.StatusUnauthorized:
+			p.pinged.Store(&failed{request.URL.Host, web.Answered(response.StatusCode)})
+		}
+	}
+	return response, err //nolint:wrapcheck // a RoundTripper returns the error of the one it wraps
 }
 
 func (p *permitted) permit(request *http.Request) error {

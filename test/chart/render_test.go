@@ -1091,7 +1091,7 @@ func guardsAre(t *testing.T, values string, namespaces admissionpolicies.Namespa
 		t.Fatal(err)
 	}
 	rendered := map[string]map[string]any{}
-	for _, object := range render(t, values, "templates.imports.enabled=true", "templates.exports.enabled=true", `templates.exports.ingress.domain="exports.example.com"`, `templates.exports.server.image={"repository":"localhost/virtward/virtward-export-server","tag":"dev"}`, `templates.imports.server.image={"repository":"localhost/virtward/virtward-import-server","tag":"dev"}`, `templates.imports.sources.verified=["Appliances.Example.com","*.verified.example.com"]`) {
+	for _, object := range render(t, values, "templates.imports.enabled=true", "templates.exports.enabled=true", `templates.exports.ingress.domain="exports.example.com"`, `templates.exports.server.image={"repository":"localhost/virtward/virtward-export-server","tag":"dev"}`, `templates.imports.server.image={"repository":"localhost/virtward/virtward-import-server","tag":"dev"}`, `templates.imports.sources.verified=["Appliances.Example.com","*.verified.example.com","index.docker.io"]`) {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		rendered[kind+" "+object.GetName()] = toUnstructured(t, object)
 	}

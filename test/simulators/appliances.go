@@ -9,6 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,8 +38,35 @@ type Appliances struct {
 // StartAppliances runs the simulation until the context ends. The program is virtward-import-server.
 func StartAppliances(ctx context.Context, c *controlplane.ControlPlane, program, dir string) *Appliances {
 	a := &Appliances{diskServers: newDiskServers(c, &imports.Servers, program, dir), disks: map[string][]byte{}}
+	a.mount = a.mountCredentials
 	go a.repeat(ctx, a.importers)
 	return a
+}
+
+// mountCredentials writes the keys of the Secret with the credentials.
+func (a *Appliances) mountCredentials(ctx context.Context, pod *corev1.Pod, folder string) (map[string]string, error) {
+	replaced := map[string]string{}
+	for _, mounted := range pod.Spec.Containers[0].VolumeMounts {
+		at := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mounted.Name && v.Secret != nil })
+		if at <= 0 { // the first one has the plan
+			continue
+		}
+		source, secret := pod.Spec.Volumes[at].Secret, &corev1.Secret{}
+		if err := a.controlPlane.Client().Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: source.SecretName}, secret); err != nil {
+			return nil, err
+		}
+		to := filepath.Join(folder, mounted.Name)
+		if err := os.MkdirAll(to, 0o700); err != nil {
+			return nil, err
+		}
+		for _, item := range source.Items {
+			if err := os.WriteFile(filepath.Join(to, item.Path), secret.Data[item.Key], 0o600); err != nil {
+				return nil, err
+			}
+		}
+		replaced[mounted.MountPath] = to
+	}
+	return replaced, nil
 }
 
 // Disk is what was read for a DataVolume; nil before it was.
@@ -101,7 +131,7 @@ func (a *Appliances) read(ctx context.Context, v *cdiv1beta1.DataVolume) ([]byte
 		return nil, err
 	}
 	_ = head.Body.Close()
-	if head.ContentLength < 512 || head.Header.Get("Accept-Ranges") != "bytes" {
+	if head.ContentLength < 512 || head.Header.Get("Accept-Ranges") == "" { // with none, CDI reads the disk from its start only
 		return nil, fmt.Errorf("HEAD answers %d bytes, Accept-Ranges %q", head.ContentLength, head.Header.Get("Accept-Ranges"))
 	}
 	got, err := a.request(ctx, transport, http.MethodGet, v)

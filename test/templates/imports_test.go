@@ -31,6 +31,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/servers"
+	"github.com/virtward/virtward/sources/artifacts/artifactstest"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
@@ -110,6 +111,7 @@ func TestImportProcess(t *testing.T) {
 	t.Run("users", i.users)
 	t.Run("definition", i.definition)
 	t.Run("import", i.imports)
+	t.Run("artifact", i.artifact)
 	t.Run("account", i.account)
 }
 
@@ -184,14 +186,21 @@ func (i *importing) users(t *testing.T) {
 func (i *importing) definition(t *testing.T) {
 	for want, change := range map[string]func(*v1beta1.VirtualMachineTemplateImportSpec){
 		"set exactly one of http, upload, pvc and oci": func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Source.HTTP = nil },
-		"upload: this version of Virtward imports only from http": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		"upload: this version of Virtward imports only from http and oci": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
 			s.Source = v1beta1.ImportSource{Upload: &v1beta1.ImportUpload{}}
 		},
-		"pvc: this version of Virtward imports only from http": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		"pvc: this version of Virtward imports only from http and oci": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
 			s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "a", Path: "b"}}
 		},
-		"oci: this version of Virtward imports only from http": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
-			s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: "a"}}
+		"must be oci://REGISTRY/REPOSITORY:TAG or oci://REGISTRY/REPOSITORY@sha256:DIGEST": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: "oci://user@registry.example.com/a:1"}}
+		},
+		"checksum: name the digest of an artifact in source.oci.reference": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: "oci://registry.example.com/a:1"}}
+			s.Checksum = "sha256:" + strings.Repeat("0", 64)
+		},
+		"spec.source.oci.platform in body should match": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: "oci://registry.example.com/a:1", Platform: "../arm64"}}
 		},
 		"must be a URL with the scheme http or https": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
 			s.Source.HTTP.URL = "https://user:password@example.com/a.ova"
@@ -256,6 +265,60 @@ func (i *importing) imports(t *testing.T) {
 	must(t, i.Client().Delete(t.Context(), made))
 	i.gone(t, made)
 	must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(template), template))
+}
+
+// shop is a template of a registry whose virtual machines clone a disk.
+const shop = `{"apiVersion":"template.kubevirt.io/v1beta1","kind":"VirtualMachineTemplate","metadata":{"name":"shop"},"spec":{"parameters":[{"name":"NAME","required":true}],` +
+	`"virtualMachine":{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"${NAME}"},"spec":{"runStrategy":"Halted",` +
+	`"dataVolumeTemplates":[{"metadata":{"name":"${NAME}-root"},"spec":{"source":{"pvc":{"name":"gold","namespace":"elsewhere"}},"storage":{"resources":{"requests":{"storage":"3Mi"}}}}}],` +
+	`"template":{"spec":{"architecture":"ARCHITECTURE","domain":{"devices":{"disks":[{"name":"root","disk":{"bus":"virtio"}}]},"memory":{"guest":"64Mi"}},` +
+	`"volumes":[{"name":"root","dataVolume":{"name":"${NAME}-root"}}]}}}}}}`
+
+// artifact: from a registry with TLS and a password to a template that is ready, with the bytes of the disk.
+func (i *importing) artifact(t *testing.T) {
+	registry := artifactstest.NewTLS(t)
+	registry.User, registry.Password = "reader", "s3cret"
+	variant := func(architecture string) artifactstest.Variant {
+		return artifactstest.Variant{Object: strings.Replace(shop, "ARCHITECTURE", architecture, 1), Disks: []artifactstest.Disk{{Name: "root", Raw: i.content}}}
+	}
+	reference, index := registry.Push(t, "templates/shop:v1", variant("amd64"), variant("arm64"))
+	registry.BreakAfter.Store(400_000)
+	named := metav1.ObjectMeta{Namespace: catalogue, Name: "registry"}
+	must(t, i.Client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"ca.crt": string(registry.Authority)}}))
+	must(t, i.Client().Create(t.Context(), &corev1.Secret{ObjectMeta: named, StringData: map[string]string{"accessKeyId": registry.User, "secretKey": registry.Password}}))
+	must(t, i.Client().Create(t.Context(), &rbacv1.Role{ObjectMeta: named, Rules: []rbacv1.PolicyRule{allow("get", "", "secrets", "registry"), allow("get", "", "configmaps", "registry")}}))
+	must(t, i.Client().Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "registry"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.VirtwardNamespace, Name: controlplane.VirtwardImports}},
+	}))
+	made := i.of("shop", func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		s.Verify = v1beta1.ImportVerifyRequire
+		s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: reference, Platform: "arm64", SecretRef: "registry", CertConfigMap: "registry"}}
+	})
+	must(t, i.Client().Create(t.Context(), made))
+	await.Until(t, func() error {
+		must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(made), made))
+		c := meta.FindStatusCondition(made.Status.Conditions, v1beta1.RequestReady)
+		if c == nil || c.Status != metav1.ConditionTrue {
+			return fmt.Errorf("the import is %+v; faults of the simulation: %q", made.Status, i.appliances.Faults())
+		}
+		return nil
+	})
+	if s := made.Status; !s.Source.Verified || s.Source.Digest != index.Digest.String() || len(s.Disks) != 1 || s.Disks[0].Name != "shop-root" || s.Disks[0].Size != int64(len(i.content)) {
+		t.Errorf("got the status %+v, %+v", s, s.Source)
+	}
+	if !bytes.Equal(i.appliances.Disk("shop-root"), i.content) {
+		t.Errorf("the disk has other bytes: %d", len(i.appliances.Disk("shop-root")))
+	}
+	template := &v1beta1.VirtualMachineTemplate{}
+	must(t, i.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "shop"}, template))
+	rendered, findings := templates.Render(&template.Spec, map[string]string{"NAME": "till"}, templates.Options{Random: rand.New(rand.NewPCG(1, 2))}) //nolint:gosec // a test
+	if len(findings) > 0 {
+		t.Fatalf("findings: %v", findings)
+	}
+	if source := rendered.VirtualMachine.Spec.DataVolumeTemplates[0].Spec.Source.PVC; source == nil || source.Name != "shop-root" || source.Namespace != catalogue || rendered.VirtualMachine.Spec.Template.Spec.Architecture != "arm64" {
+		t.Errorf("the virtual machine clones %+v", source)
+	}
 }
 
 // compare holds that what CDI read is the disk, with qemu-img where it is installed.

@@ -13,8 +13,9 @@ const (
 )
 
 // VirtualMachineTemplateImport makes a VirtualMachineTemplate of a virtual
-// appliance: an OVA or an OVF. Virtward reads the descriptor, imports each
-// disk into a DataVolume of the namespace and creates the template there.
+// appliance, or of an OCI artifact with a template. Virtward reads the
+// descriptor, imports each disk into a DataVolume of the namespace and creates
+// the template there.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -42,6 +43,8 @@ type VirtualMachineTemplateImport struct {
 }
 
 // VirtualMachineTemplateImportSpec says what is imported, and how.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.source.oci) || !has(self.checksum) || size(self.checksum) == 0",message="checksum: name the digest of an artifact in source.oci.reference"
 type VirtualMachineTemplateImportSpec struct {
 	// Where the appliance is.
 	Source ImportSource `json:"source"`
@@ -56,7 +59,7 @@ type VirtualMachineTemplateImportSpec struct {
 
 	// The digest of the whole file: sha256: and 64 hexadecimal digits, or
 	// sha512: and 128. Virtward reads the file once before CDI does, and
-	// compares it.
+	// compares it. The reference of an artifact has its digest instead.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=135
@@ -66,7 +69,9 @@ type VirtualMachineTemplateImportSpec struct {
 	// How the manifest of the appliance is used. IfPresent, the default,
 	// compares each file with its digest while CDI reads it. Require fails if
 	// there is no manifest, or if it does not list all files that are used,
-	// and reads the file once before CDI does. Skip ignores the manifest.
+	// and reads the file once before CDI does. Skip ignores the manifest. The
+	// digests of the layers of an artifact are always compared, and Require
+	// reads all layers once before CDI does.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=IfPresent;Require;Skip
@@ -143,9 +148,8 @@ type VirtualMachineTemplateImportSpec struct {
 // ImportSource says where an appliance is.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.http), has(self.upload), has(self.pvc), has(self.oci)].filter(set, set).size() == 1",message="set exactly one of http, upload, pvc and oci"
-// +kubebuilder:validation:XValidation:rule="!has(self.upload)",message="upload: this version of Virtward imports only from http: put the file on a web server"
-// +kubebuilder:validation:XValidation:rule="!has(self.pvc)",message="pvc: this version of Virtward imports only from http: put the file on a web server"
-// +kubebuilder:validation:XValidation:rule="!has(self.oci)",message="oci: this version of Virtward imports only from http: put the file on a web server"
+// +kubebuilder:validation:XValidation:rule="!has(self.upload)",message="upload: this version of Virtward imports only from http and oci: put the file on a web server"
+// +kubebuilder:validation:XValidation:rule="!has(self.pvc)",message="pvc: this version of Virtward imports only from http and oci: put the file on a web server"
 type ImportSource struct {
 	// A file on a web server.
 	//
@@ -162,7 +166,7 @@ type ImportSource struct {
 	// +optional
 	PVC *ImportPVC `json:"pvc,omitempty"`
 
-	// An artifact of a registry. This version rejects it.
+	// An artifact of a registry.
 	//
 	// +optional
 	OCI *ImportOCI `json:"oci,omitempty"`
@@ -211,12 +215,41 @@ type ImportPVC struct {
 	Path string `json:"path"`
 }
 
-// ImportOCI is an artifact of a registry.
+// ImportOCI is an artifact of a registry: a template with its disks, as
+// KubeVirt exports them, or an OVA as a layer.
 type ImportOCI struct {
-	// The reference, such as oci://registry.example.com/appliances/db:1.
+	// The artifact, with a tag or a digest, such as
+	// oci://registry.example.com/templates/db:1. Virtward connects to the
+	// registry with TLS. status.source.digest has the digest of a tag.
 	//
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^oci://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$')",message="must be oci://REGISTRY/REPOSITORY:TAG or oci://REGISTRY/REPOSITORY@sha256:DIGEST"
 	Reference string `json:"reference"`
+
+	// The architecture, if the artifact has several: amd64, or arm64/v8.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=65
+	// +kubebuilder:validation:Pattern=`^([a-z0-9_]{1,32}(/[a-z0-9_]{1,32})?)?$`
+	Platform string `json:"platform,omitempty"`
+
+	// A Secret of the namespace with accessKeyId and secretKey, the user name
+	// and the password for the registry. You need permission to get it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	SecretRef string `json:"secretRef,omitempty"`
+
+	// A ConfigMap of the namespace with certificates of authorities in PEM
+	// that verify the registry and the servers that it names. You need
+	// permission to get it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	CertConfigMap string `json:"certConfigMap,omitempty"`
 }
 
 // ImportVerify says how a manifest is used.
@@ -353,11 +386,18 @@ type VirtualMachineTemplateImportStatus struct {
 
 // ImportedSource is the file that is imported.
 type ImportedSource struct {
-	// The size in bytes.
+	// The size in bytes. That of an artifact is the sum of its layers.
 	Size int64 `json:"size"`
 
+	// The digest of what the reference of an artifact names: an index, or a
+	// manifest. The import continues with it if the tag moves.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=71
+	Digest string `json:"digest,omitempty"`
+
 	// What identifies this version of the file: its ETag or the time of its
-	// last change.
+	// last change; the digest of the manifest of an artifact.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

@@ -1,6 +1,7 @@
 package artifactstest
 
 import (
+	"encoding/pem"
 	"io"
 	"log"
 	"net/http"
@@ -18,12 +19,16 @@ import (
 type Registry struct {
 	// Host is its address.
 	Host string
+	// Authority is the certificate in PEM of a registry with TLS.
+	Authority []byte
 	// BreakAfter ends each connection with a blob after so many bytes; zero for never.
 	BreakAfter atomic.Int64
 	// NoRanges makes it ignore ranges of blobs, DenyRanges deny them.
 	NoRanges, DenyRanges atomic.Bool
 	// User and Password, if they are set, are required.
 	User, Password string
+
+	client *http.Client
 
 	mu sync.Mutex
 	// answers replace those of the registry: by a part of the path.
@@ -35,9 +40,20 @@ type Registry struct {
 // New starts a registry.
 func New(t testing.TB) *Registry {
 	t.Helper()
+	return start(t, httptest.NewServer)
+}
+
+// NewTLS starts a registry with TLS.
+func NewTLS(t testing.TB) *Registry {
+	t.Helper()
+	return start(t, httptest.NewTLSServer)
+}
+
+func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Registry {
+	t.Helper()
 	r := &Registry{answers: map[string]http.HandlerFunc{}}
 	stored := registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+	server := serve(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r.note(request)
 		if user, password, _ := request.BasicAuth(); r.User != "" && (user != r.User || password != r.Password) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
@@ -63,13 +79,18 @@ func New(t testing.TB) *Registry {
 		stored.ServeHTTP(w, request)
 	}))
 	t.Cleanup(server.Close)
-	r.Host = strings.TrimPrefix(server.URL, "http://")
+	_, r.Host, _ = strings.Cut(server.URL, "://")
+	r.client = server.Client()
+	if c := server.Certificate(); c != nil {
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		r.Authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+	}
 	return r
 }
 
 var blob = regexp.MustCompile(`/blobs/sha256:[0-9a-f]+$`)
 
-// Answer replaces the answers to requests whose path contains a text.
+// Answer replaces the answers to requests whose path contains a text; nil for those of the registry.
 func (r *Registry) Answer(part string, answer http.HandlerFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,159 @@
+package templateimport
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/oci"
+	"github.com/virtward/virtward/ovf/appliance"
+	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/artifacts"
+	"github.com/virtward/virtward/sources/transfers"
+	"github.com/virtward/virtward/vmdk"
+)
+
+// valuesOfSources are the chart's values with the hosts and networks of imports.
+const valuesOfSources = "templates.imports.sources"
+
+// resolved is an artifact whose manifest was read.
+type resolved struct {
+	*artifacts.Repository
+
+	manifest *oci.Manifest
+	// top is the digest of what the reference names, and chosen that of the manifest.
+	top, chosen string
+	authorities []byte
+	close       func()
+}
+
+// resolve reads the index and the manifest of an import. Once the status has their digest, the tag does not count. Close the result.
+func (s *LiveSource) resolve(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*resolved, error) {
+	from := of.Spec.Source.OCI
+	reference, err := artifacts.ParseReference(from.Reference)
+	if err == nil && !reference.Named {
+		err = fmt.Errorf("it has neither a tag nor a digest")
+	}
+	if err != nil {
+		return nil, &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: "spec.source.oci.reference: " + err.Error()}
+	}
+	if was := of.Status.Source; was != nil && was.Digest != "" {
+		reference = reference.At(was.Digest)
+	}
+	options, err := s.options(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	connection, stop, err := artifacts.Guarded(options, cmp.Or(s.Permitted.Values, valuesOfSources))
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it is an Error for users
+	}
+	r := &resolved{authorities: options.Authorities, close: stop}
+	if err := r.read(ctx, reference, connection, from.Platform); err != nil {
+		stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *resolved) read(ctx context.Context, reference artifacts.Reference, connection artifacts.Options, platform string) (err error) {
+	if r.Repository, err = artifacts.Open(ctx, reference, connection); err != nil {
+		return err //nolint:wrapcheck // it is an Error for users
+	}
+	top, blob, err := r.Top(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	r.manifest, r.top, r.chosen = top.Manifest, blob.Digest.String(), blob.Digest.String()
+	if r.manifest == nil {
+		variant, err := top.Select(platform)
+		if err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+		if r.manifest, blob, err = r.Manifest(ctx, variant); err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+		r.chosen = blob.Digest.String()
+	}
+	return nil
+}
+
+// readArtifact reads the configuration of an artifact and the beginning of each disk.
+func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*Read, error) {
+	r, err := s.resolve(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	read := &Read{Origin: imports.Origin{Repository: r.Name, Digest: r.top, Validator: r.chosen, Authorities: r.authorities, Sources: s.Permitted}}
+	if r.manifest.OVA != nil {
+		return nil, &imports.Fault{Reason: v1beta1.ReasonNotImportable, Message: "spec.source.oci: the artifact is an OVA: put it on a web server"}
+	}
+	for i := range r.manifest.Disks {
+		read.Origin.Size += r.manifest.Disks[i].Descriptor.Size
+	}
+	object, err := r.Object(ctx, r.manifest)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	read.Outcome = imports.EvaluateArtifact(of, &imports.Artifact{Manifest: r.manifest, Object: object})
+	if read.Outcome.Fault != nil {
+		return read, nil
+	}
+	for i := range r.manifest.Disks {
+		if err := r.head(ctx, &r.manifest.Disks[i]); err != nil {
+			return nil, err
+		}
+	}
+	return read, nil
+}
+
+// head inspects the beginning of a disk.
+func (r *resolved) head(ctx context.Context, disk *oci.Disk) error {
+	layer := r.Part(ctx, &disk.Descriptor, 0, disk.Descriptor.Size)
+	defer layer.Close()
+	raw, err := oci.Decompress(layer, disk, transfer.MaxWindow)
+	if err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	defer raw.Close()
+	head := make([]byte, min(disk.Size, vmdk.HeadBytes))
+	n, err := io.ReadFull(raw, head)
+	switch {
+	case err != nil && !disk.Capacity:
+		return err //nolint:wrapcheck // as above
+	case err != nil:
+		clear(head[n:])
+	}
+	if err := vmdk.CheckRaw(head); err != nil {
+		return &imports.Fault{Reason: v1beta1.ReasonNotImportable, Message: fmt.Sprintf("spec.source.oci: %s", appliance.ImageRejection(disk.Names[0], err))}
+	}
+	return nil
+}
+
+// verifyArtifact reads all layers, and compares their digests.
+func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, _ map[string]string, progress *transfers.Progress) error {
+	r, err := s.resolve(ctx, of)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if was := of.Status.Source; r.chosen != was.Validator {
+		return changed()
+	}
+	measured := &measuredReader{progress: progress, total: of.Status.Source.Size}
+	for i := range r.manifest.Disks {
+		layer := &r.manifest.Disks[i].Descriptor
+		part := r.Part(ctx, layer, 0, layer.Size)
+		measured.Reader = oci.Verified(part, layer)
+		_, err := io.Copy(io.Discard, measured)
+		_ = part.Close() // all of it was read, or it failed
+		if err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+	}
+	return nil
+}
