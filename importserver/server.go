@@ -197,7 +197,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, d *disk) {
 		defer end()
 		r = r.WithContext(ctx)
 	}
-	leave, ok := s.enter(r.Context(), d)
+	decompresses := d.plan.Compression == transfer.CompressionZstd && (r.Method == http.MethodGet || !d.inspected.Load())
+	leave, ok := s.enter(r.Context(), d, decompresses)
 	if !ok {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "too many requests for disks at the same time", http.StatusServiceUnavailable)
@@ -243,12 +244,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, d *disk) {
 	}
 }
 
-// enter takes places for an answer. Call leave at its end.
-func (s *Server) enter(ctx context.Context, d *disk) (leave func(), ok bool) {
+// enter takes places for an answer, and one more if it decompresses. Call leave at its end.
+func (s *Server) enter(ctx context.Context, d *disk, decompresses bool) (leave func(), ok bool) {
 	patience := time.NewTimer(placeTimeout)
 	defer patience.Stop()
 	all := []chan struct{}{d.places, s.places}
-	if d.plan.Compression == transfer.CompressionZstd {
+	if decompresses {
 		all = append(all, s.decompressions)
 	}
 	release := func(n int) {

@@ -603,7 +603,7 @@ func TestPlaces(t *testing.T) {
 	u := &upstream{data: data}
 	s := u.serve(t, of(data))
 	for range maxOfDisk {
-		if _, ok := s.enter(t.Context(), s.disks[0]); !ok {
+		if _, ok := s.enter(t.Context(), s.disks[0], false); !ok {
 			t.Fatal("no place")
 		}
 	}

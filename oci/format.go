@@ -57,6 +57,8 @@ const (
 	// MaxIndex and MaxManifest bound the bytes of an index and of a manifest. 256 layers have about 100 KiB.
 	MaxIndex    = 256 << 10
 	MaxManifest = 1 << 20
+	// maxObjects bounds the objects of an index or a manifest: an empty one needs a hundred times its bytes in memory.
+	maxObjects = 4096
 	// MaxConfig bounds the bytes of a configuration. etcd stores no object that is larger.
 	MaxConfig = 2 << 20
 	// MaxVariants bounds the architectures of an index, MaxDisks the layers of a manifest.

@@ -104,6 +104,7 @@ func TestRejected(t *testing.T) {
 		{"an old schema", index, `"schemaVersion":2`, `"schemaVersion":1`, oci.WrongType, "must be 2"},
 		{"an empty index", index, entry, "", oci.NoVariant, "no manifest"},
 		{"many manifests", index, entry, entry + strings.Repeat(","+entry, oci.MaxVariants), oci.LimitExceeded, "33 manifests: at most 32"},
+		{"many objects", index, entry, entry + strings.Repeat(",{}", 5000), oci.LimitExceeded, "5003 objects: at most 4096"},
 		{"a long index", index, entry, entry + strings.Repeat(" ", oci.MaxIndex), oci.LimitExceeded, "at most 262144"},
 		{"the same architecture twice", index, entry, entry + "," + entry, oci.DuplicateName, "two manifests for arm64"},
 		{"an index in an index", index, "image.manifest.v1+json", "image.index.v1+json", oci.WrongType, "an index in an index is not read"},

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -233,6 +234,9 @@ func parseAppliance(raw *v1.Manifest) (*Manifest, error) {
 func unmarshal(element string, data []byte, limit int, into any) error {
 	if len(data) > limit {
 		return rejected(LimitExceeded, element, "has %d bytes: at most %d", len(data), limit)
+	}
+	if n := bytes.Count(data, []byte("{")); n > maxObjects {
+		return rejected(LimitExceeded, element, "has %d objects: at most %d", n, maxObjects)
 	}
 	repeated, err := json.UnmarshalStrict(data, into, json.DisallowDuplicateFields)
 	if err == nil && len(repeated) > 0 {

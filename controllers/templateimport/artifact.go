@@ -95,6 +95,9 @@ func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachin
 	for i := range r.manifest.Disks {
 		read.Origin.Size += r.manifest.Disks[i].Descriptor.Size
 	}
+	if size := r.manifest.Config.Size; size > imports.MaxTemplate {
+		return nil, &imports.Fault{Reason: v1beta1.ReasonNotImportable, Message: fmt.Sprintf("spec.source.oci: the configuration of the artifact has %d KiB, and at most %d are imported", size>>10, imports.MaxTemplate>>10)}
+	}
 	object, err := r.Object(ctx, r.manifest)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // as above

@@ -7,6 +7,8 @@ import (
 	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/artifacts"
 	"github.com/virtward/virtward/sources/transfers"
 	"github.com/virtward/virtward/sources/web"
 )
@@ -17,8 +19,8 @@ const (
 	// maxHeld bounds the readings whose results are not used yet, and maxHeldOfOne those of one namespace: a namespace with slow sources
 	// does not take the places of others.
 	maxHeld, maxHeldOfOne = 16, 2
-	// parsed is how much more memory a descriptor needs than its bytes.
-	parsed = 12
+	// parsed is how much more memory a descriptor needs than its bytes, parsedManifest and parsedConfig those of an artifact.
+	parsed, parsedManifest, parsedConfig = 12, 20, 50
 	// perFile is the memory of a file of an appliance.
 	perFile = 2 << 10
 	// perTask is that of an import that waits.
@@ -31,6 +33,12 @@ const (
 	stored, decoded = 3 << 19, 8
 )
 
+// The memory of a reading: of a descriptor with the blocks of its file, or of an artifact with the window of a disk.
+const (
+	ofDescriptor = parsed*ovf.MaxBytes + web.MaxBlocks*web.BlockSize
+	ofArtifact   = 2*parsedManifest*artifacts.MaxGuarded + parsedConfig*imports.MaxTemplate + 2*transfer.MaxWindow
+)
+
 // WorstCase returns the most memory of the imports.
 func WorstCase() []memory.Bound {
 	return []memory.Bound{
@@ -39,16 +47,16 @@ func WorstCase() []memory.Bound {
 			Reason: fmt.Sprintf("%d at the same time; each holds its objects, one of at most 1.5 MiB at a time", workers),
 		},
 		{
-			Name: "templateimport/readings", Subject: "descriptors that are read", Bytes: maxReadings * (parsed*ovf.MaxBytes + web.MaxBlocks*web.BlockSize + perConnection + credentials.MaxAuthorities),
-			Reason: fmt.Sprintf("%d at the same time; a descriptor has at most 4 MiB, and needs up to %d times as much; 4 MiB of its file are kept", maxReadings, parsed),
+			Name: "templateimport/readings", Subject: "descriptors that are read", Bytes: maxReadings * (max(ofDescriptor, ofArtifact) + perConnection + credentials.MaxAuthorities),
+			Reason: fmt.Sprintf("%d at the same time; a descriptor has at most 4 MiB, and needs up to %d times as much; 4 MiB of its file are kept. An artifact needs less", maxReadings, parsed),
 		},
 		{
 			Name: "templateimport/results", Subject: "results of readings", Bytes: maxHeld * (imports.MaxTemplate + ovf.MaxFiles*perFile + credentials.MaxAuthorities),
 			Reason: fmt.Sprintf("%d; %d of a namespace; each has a template of at most 512 KiB and at most 1000 files. Others wait", maxHeld, maxHeldOfOne),
 		},
 		{
-			Name: "templateimport/verifications", Subject: "files that are verified", Bytes: maxVerifications * (web.BufferSize + perConnection + ovf.MaxFiles*perFile),
-			Reason: fmt.Sprintf("%d at the same time, with a buffer of 256 KiB each", maxVerifications),
+			Name: "templateimport/verifications", Subject: "files that are verified", Bytes: maxVerifications * (web.BufferSize + perConnection + max(ovf.MaxFiles*perFile, parsedManifest*artifacts.MaxGuarded)),
+			Reason: fmt.Sprintf("%d at the same time, with a buffer of 256 KiB each; the manifest of an artifact has as much, and needs up to %d times as much", maxVerifications, parsedManifest),
 		},
 		{
 			Name: "templateimport/waiting", Subject: "imports that wait to be read or verified", Bytes: transfers.MaxTasks*perTask + maxHeld*perTask,

@@ -1,8 +1,13 @@
 package imports
 
 import (
+	"archive/tar"
 	"encoding/json"
+	"errors"
+	"io"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +102,64 @@ func TestMachine(t *testing.T) {
 	found.Manifest.Disks = nil
 	if o := EvaluateArtifact(sample(), found); o.Fault == nil || o.Fault.Message != "the artifact has no disk for the volume root" {
 		t.Errorf("without a disk: %+v", o.Fault)
+	}
+}
+
+// TestRecorded holds what artifacts of KubeVirt's exporter become.
+func TestRecorded(t *testing.T) {
+	for name, c := range map[string]struct {
+		disks []string
+		fault string
+	}{
+		"vm-two-disks-arm64": {disks: []string{"quay-root", "quay-logs"}},
+		"template-no-disk":   {fault: "the artifact has no disk for the volume root"},
+	} {
+		file, err := os.Open("../../conformance/testdata/oci/" + name + ".oci.tar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		files := map[string][]byte{}
+		for r := tar.NewReader(file); ; {
+			header, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err == nil {
+				files[header.Name], err = io.ReadAll(r)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		blob := func(d *oci.Descriptor) []byte { return files["blobs/sha256/"+d.Digest.Encoded()] }
+		top, err := oci.ParseTop(files["index.json"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest, err := oci.ParseManifest(blob(&top.Variants[0].Descriptor))
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, err := oci.ParseObject(manifest.Kind, blob(&manifest.Config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := EvaluateArtifact(sample(), &Artifact{Manifest: manifest, Object: object})
+		var disks []string
+		for i := range o.Disks {
+			disks = append(disks, o.Disks[i].Name)
+		}
+		if !slices.Equal(disks, c.disks) || (o.Fault != nil) != (c.fault != "") || o.Fault != nil && o.Fault.Message != c.fault {
+			t.Errorf("%s: %q, %+v", name, disks, o.Fault)
+		}
+		if o.Fault != nil {
+			continue
+		}
+		rendered, findings := templates.Render(&o.Template.Spec, map[string]string{"NAME": "a"}, templates.Options{Random: rand.New(rand.NewPCG(1, 2))}) //nolint:gosec // a test
+		if len(findings) > 0 || len(rendered.VirtualMachine.Spec.DataVolumeTemplates) != len(c.disks) || rendered.VirtualMachine.Spec.Template.Spec.Architecture != "arm64" {
+			t.Errorf("%s: %v, %+v", name, findings, rendered)
+		}
 	}
 }
 

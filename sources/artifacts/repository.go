@@ -2,6 +2,7 @@ package artifacts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,8 +30,10 @@ const (
 	// MaxTags bounds the tags that are listed, MaxReferrers those that refer to an artifact.
 	MaxTags      = 1000
 	MaxReferrers = 100
-	// maxAnswer bounds a manifest, and an answer with tags or referrers, in bytes.
-	maxAnswer = oci.MaxManifest
+	// maxAnswer bounds a manifest, and an answer with tags or referrers, in bytes. MaxGuarded bounds them in a process that reads for
+	// users: 256 layers have about 100 KiB.
+	maxAnswer  = oci.MaxManifest
+	MaxGuarded = 256 << 10
 	// maxError bounds what is read of an answer that is an error.
 	maxError = 8 << 10
 	// defaultStall is the time without a byte after which a connection is given up.
@@ -45,6 +48,8 @@ type Options struct {
 	Keychain authn.Keychain
 	// Insecure permits connections without TLS.
 	Insecure bool
+	// MaxAnswer bounds a manifest, and an answer with tags or referrers, in bytes; zero for 1 MiB.
+	MaxAnswer int64
 	// Stall is the time without a byte after which a connection is given up; zero for a minute.
 	Stall time.Duration
 	// Pause is the time before the first attempt to continue a connection; zero for a second. Each further one doubles it.
@@ -61,7 +66,7 @@ func Guarded(options *web.Options, values string) (Options, func(), error) {
 		return Options{}, nil, err //nolint:wrapcheck // it is an Error of the source
 	}
 	o := Options{
-		Transport: registry.Permitted(direct, options, values), Insecure: options.Insecure, Stall: options.Stall, Pause: options.Pause,
+		Transport: registry.Permitted(direct, options, values), Insecure: options.Insecure, MaxAnswer: MaxGuarded, Stall: options.Stall, Pause: options.Pause,
 		Describe: func(ctx context.Context, err error) error { return registry.Described(ctx, err, options.Sources) },
 	}
 	if options.User != "" || options.Password != "" {
@@ -178,7 +183,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// small reads an answer of at most maxAnswer bytes, in the time of a stall. It returns whether others follow.
+// small reads an answer of at most MaxAnswer bytes, in the time of a stall. It returns whether others follow.
 func (r *Repository) small(ctx context.Context, path, query, accept string) (content []byte, follows bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.stall())
 	defer cancel()
@@ -191,9 +196,10 @@ func (r *Repository) small(ctx context.Context, path, query, accept string) (con
 		return nil, false, err
 	}
 	defer response.Body.Close()
-	content, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err == nil && len(content) > maxAnswer {
-		err = &oci.Rejection{Reason: oci.LimitExceeded, Message: fmt.Sprintf("the answer of the registry has more than %d bytes", maxAnswer)}
+	most := cmp.Or(r.options.MaxAnswer, maxAnswer)
+	content, err = io.ReadAll(io.LimitReader(response.Body, most+1))
+	if err == nil && int64(len(content)) > most {
+		err = &oci.Rejection{Reason: oci.LimitExceeded, Message: fmt.Sprintf("the answer of the registry has more than %d bytes", most)}
 	}
 	return content, response.Header.Get("Link") != "", err
 }
