@@ -19,9 +19,11 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/cmd/internal/startup"
 	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/templateimport"
 	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/signatures"
 )
 
 // importsOptions are the flags of `virtward templateimports`.
@@ -30,6 +32,7 @@ type importsOptions struct {
 
 	server          serverOptions
 	hosts, networks []string
+	signatures      string
 	deadlines       templateimport.Deadlines
 }
 
@@ -54,6 +57,7 @@ func (o *importsOptions) addFlags(flags *pflag.FlagSet) {
 	o.server.addFlags(flags, "virtward-import-server", "128Mi")
 	flags.StringSliceVar(&o.hosts, "source-host", nil, "a host that appliances are imported from, such as example.com or *.example.com; all without one; can be repeated")
 	flags.StringSliceVar(&o.networks, "source-network", nil, "a network with private addresses that appliances are imported from; can be repeated")
+	flags.StringVar(&o.signatures, "signatures", "", "file with the rules that say who must have signed artifacts, in YAML")
 	flags.DurationVar(&o.deadlines.Source, "source-deadline", 15*time.Minute, "time after which an import fails if its source cannot be read")
 	flags.DurationVar(&o.deadlines.Import, "import-deadline", 12*time.Hour, "time after which an import fails")
 }
@@ -96,12 +100,16 @@ func (o *importsOptions) addTo(ctx context.Context, mgr manager.Manager, config 
 	if err != nil {
 		return err
 	}
+	signed, err := readSignatures(o.signatures)
+	if err != nil {
+		return err
+	}
 	measured, err := templateimport.NewMetrics(metrics.Registry, clock.RealClock{})
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	err = templateimport.New(ctx, templateimport.Options{
-		Client: c.direct, Source: &templateimport.LiveSource{Reader: c.direct, Permitted: permitted}, Server: o.server.program, Deadlines: o.deadlines,
+		Client: c.direct, Source: &templateimport.LiveSource{Reader: c.direct, Permitted: permitted, Signatures: signed}, Server: o.server.program, Deadlines: o.deadlines,
 		Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.ImportGuards()}, Metrics: measured, Clock: clock.RealClock{},
 		Tell: tellOf[*v1beta1.VirtualMachineTemplateImport](c.events, v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplateImport)),
 	}).SetupWithManager(mgr, c.metadata())
@@ -113,4 +121,20 @@ func (o *importsOptions) addTo(ctx context.Context, mgr manager.Manager, config 
 		return err
 	}
 	return p.addSide(mgr, &o.process)
+}
+
+// readSignatures reads the rules of a file; nil without one.
+func readSignatures(name string) (*signatures.Requirements, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // no signature is required
+	}
+	data, err := startup.ReadFile(name, signatures.MaxRequirements)
+	if err != nil {
+		return nil, fmt.Errorf("--signatures: %w", err)
+	}
+	required, err := signatures.ParseRequirements(data)
+	if err != nil {
+		return nil, fmt.Errorf("--signatures: %w", err)
+	}
+	return required, nil
 }

@@ -3,16 +3,21 @@ package templateimport
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/ovf/appliance"
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/artifacts"
+	"github.com/virtward/virtward/sources/signatures"
 	"github.com/virtward/virtward/sources/transfers"
+	"github.com/virtward/virtward/sources/web"
+	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/vmdk"
 )
 
@@ -26,12 +31,15 @@ type resolved struct {
 	manifest *oci.Manifest
 	// top is the digest of what the reference names, and chosen that of the manifest.
 	top, chosen string
+	// signer is who signed it; empty if no signature is required.
+	signer      string
 	authorities []byte
 	close       func()
 }
 
-// resolve reads the index and the manifest of an import. Once the status has their digest, the tag does not count. Close the result.
-func (s *LiveSource) resolve(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*resolved, error) {
+// resolve reads the index and the manifest of an import, which must have the required signature. Once the status has their digest, the tag
+// does not count. Close the result.
+func (s *LiveSource) resolve(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, required *signatures.Requirements) (*resolved, error) {
 	from := of.Spec.Source.OCI
 	reference, err := artifacts.ParseReference(from.Reference)
 	if err == nil && !reference.Named {
@@ -52,20 +60,25 @@ func (s *LiveSource) resolve(ctx context.Context, of *v1beta1.VirtualMachineTemp
 		return nil, err //nolint:wrapcheck // it is an Error for users
 	}
 	r := &resolved{authorities: options.Authorities, close: stop}
-	if err := r.read(ctx, reference, connection, from.Platform); err != nil {
+	if err := r.read(ctx, reference, connection, from.Platform, required.Of(reference.Registry, reference.Repository)); err != nil {
 		stop()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *resolved) read(ctx context.Context, reference artifacts.Reference, connection artifacts.Options, platform string) (err error) {
+func (r *resolved) read(ctx context.Context, reference artifacts.Reference, connection artifacts.Options, platform string, signers *signatures.Authority) (err error) {
 	if r.Repository, err = artifacts.Open(ctx, reference, connection); err != nil {
 		return err //nolint:wrapcheck // it is an Error for users
 	}
 	top, blob, err := r.Top(ctx)
 	if err != nil {
 		return err //nolint:wrapcheck // as above
+	}
+	if signers != nil { // before anything that it covers is read
+		if r.signer, err = signers.Artifact(ctx, r.Repository, blob.Content); err != nil {
+			return unsigned(err)
+		}
 	}
 	r.manifest, r.top, r.chosen = top.Manifest, blob.Digest.String(), blob.Digest.String()
 	if r.manifest == nil {
@@ -81,14 +94,23 @@ func (r *resolved) read(ctx context.Context, reference artifacts.Reference, conn
 	return nil
 }
 
+// unsigned is the error of an artifact without a valid signature. It is final, unless the registry did not send all signatures.
+func unsigned(err error) error {
+	var known *signatures.Error
+	if !errors.As(err, &known) || known.Unread > 0 {
+		return &web.Error{Reason: web.ReasonServerError, Message: "the signatures of the artifact cannot be read: " + texts.Shorten(err.Error(), requests.MaxMessage)}
+	}
+	return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: "spec.source.oci.reference: " + texts.Shorten(err.Error(), requests.MaxMessage)}
+}
+
 // readArtifact reads the configuration of an artifact and the beginning of each disk.
 func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*Read, error) {
-	r, err := s.resolve(ctx, of)
+	r, err := s.resolve(ctx, of, s.Signatures)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	read := &Read{Origin: imports.Origin{Repository: r.Name, Digest: r.top, Validator: r.chosen, Authorities: r.authorities, Sources: s.Permitted}}
+	read := &Read{Origin: imports.Origin{Repository: r.Name, Digest: r.top, Signer: r.signer, Validator: r.chosen, Authorities: r.authorities, Sources: s.Permitted}}
 	if r.manifest.OVA != nil {
 		return nil, &imports.Fault{Reason: v1beta1.ReasonNotImportable, Message: "spec.source.oci: the artifact is an OVA: put it on a web server"}
 	}
@@ -139,7 +161,7 @@ func (r *resolved) head(ctx context.Context, disk *oci.Disk) error {
 
 // verifyArtifact reads all layers, and compares their digests.
 func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, _ map[string]string, progress *transfers.Progress) error {
-	r, err := s.resolve(ctx, of)
+	r, err := s.resolve(ctx, of, nil) // what is read has the digest of the status, whose signature was verified
 	if err != nil {
 		return err
 	}

@@ -6,16 +6,20 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/artifacts/artifactstest"
+	"github.com/virtward/virtward/sources/signatures"
+	sign "github.com/virtward/virtward/sources/signatures/signaturestest"
 	"github.com/virtward/virtward/test/kills"
 )
 
@@ -263,6 +267,54 @@ func TestArtifactVerified(t *testing.T) {
 		ended := cluster.completed(t)
 		if s := cluster.stored(t).Status.Source; ended.Reason != c.reason || s.Verified != (c.answer == nil) {
 			t.Errorf("%s: %+v, %+v", name, ended, s)
+		}
+	}
+}
+
+// TestArtifactSignatures holds that an artifact is signed by one of those whom an admin names, before its manifest and its disks are read.
+func TestArtifactSignatures(t *testing.T) {
+	key, foreign := sign.NewKey(t), sign.NewKey(t)
+	for name, c := range map[string]struct {
+		signer          *sign.Key
+		broken          bool
+		reason, message string
+	}{
+		"signed":                {signer: &key, reason: v1beta1.ReasonReconciled},
+		"not signed":            {reason: v1beta1.ReasonVerificationFailed, message: "has no signature: one by key 1 of "},
+		"by another key":        {signer: &foreign, reason: v1beta1.ReasonVerificationFailed, message: "has no valid signature by key 1 of "},
+		"signatures are unread": {signer: &key, broken: true, reason: v1beta1.ReasonDeadlineExceeded, message: "it took longer than 1m0s"},
+	} {
+		registry := artifactstest.NewTLS(t)
+		reference, index := registry.Push(t, "templates/shop:v1", variant("amd64"))
+		if c.signer != nil {
+			sign.Refer(t, registry.Plain+"/templates/shop", index.Content, c.signer.Bundle(t, sign.Statement(index.Content, "https://sigstore.dev/cosign/sign/v1")))
+		}
+		if c.broken {
+			registry.Answer("/referrers/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+		}
+		cluster := newShop(t, reference, registry)
+		rules, err := yaml.Marshal([]signatures.Rule{{Prefix: registry.Host + "/templates", Keys: []string{string(key.PEM(t))}}})
+		must(t, err)
+		cluster.signatures, err = signatures.ParseRequirements(rules)
+		must(t, err)
+		registry.Requests()
+		if c.broken {
+			cluster.drive(t, unbounded(), func() bool {
+				return strings.Contains(cluster.completed(t).Message, "the signatures of the artifact cannot be read")
+			})
+			cluster.clock.SetTime(began.Add(time.Minute))
+		}
+		cluster.drive(t, unbounded())
+		ended := cluster.completed(t)
+		if ended.Reason != c.reason || !strings.Contains(ended.Message, c.message) {
+			t.Errorf("%s: %+v", name, ended)
+		}
+		status := cluster.stored(t).Status.Source
+		if read := strings.Join(registry.Requests(), "\n"); c.reason != v1beta1.ReasonReconciled && (strings.Contains(read, "/manifests/sha256:") && c.signer != &foreign || status != nil) {
+			t.Errorf("%s: it was read: %s, %+v", name, read, status)
+		}
+		if c.reason == v1beta1.ReasonReconciled && status.Signer != "key 1 of "+registry.Host+"/templates" {
+			t.Errorf("%s: %+v", name, status)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/artifacts"
+	"github.com/virtward/virtward/sources/signatures"
 	"github.com/virtward/virtward/sources/transfers"
 	"github.com/virtward/virtward/sources/web"
 )
@@ -19,8 +20,9 @@ const (
 	// maxHeld bounds the readings whose results are not used yet, and maxHeldOfOne those of one namespace: a namespace with slow sources
 	// does not take the places of others.
 	maxHeld, maxHeldOfOne = 16, 2
-	// parsed is how much more memory a descriptor needs than its bytes, parsedManifest and parsedConfig those of an artifact.
-	parsed, parsedManifest, parsedConfig = 12, 20, 50
+	// parsed is how much more memory a descriptor needs than its bytes, parsedManifest and parsedConfig those of an artifact, and
+	// parsedRules the rules of signatures.
+	parsed, parsedManifest, parsedConfig, parsedRules = 12, 20, 50, 16
 	// perFile is the memory of a file of an appliance.
 	perFile = 2 << 10
 	// perTask is that of an import that waits.
@@ -36,7 +38,7 @@ const (
 // The memory of a reading: of a descriptor with the blocks of its file, or of an artifact with the window of a disk.
 const (
 	ofDescriptor = parsed*ovf.MaxBytes + web.MaxBlocks*web.BlockSize
-	ofArtifact   = 2*parsedManifest*artifacts.MaxGuarded + parsedConfig*imports.MaxTemplate + 2*transfer.MaxWindow
+	ofArtifact   = 2*parsedManifest*artifacts.MaxGuarded + parsedConfig*imports.MaxTemplate + 2*transfer.MaxWindow + parsedManifest*artifacts.MaxBundle
 )
 
 // WorstCase returns the most memory of the imports.
@@ -48,7 +50,7 @@ func WorstCase() []memory.Bound {
 		},
 		{
 			Name: "templateimport/readings", Subject: "descriptors that are read", Bytes: maxReadings * (max(ofDescriptor, ofArtifact) + perConnection + credentials.MaxAuthorities),
-			Reason: fmt.Sprintf("%d at the same time; a descriptor has at most 4 MiB, and needs up to %d times as much; 4 MiB of its file are kept. An artifact needs less", maxReadings, parsed),
+			Reason: fmt.Sprintf("%d at the same time; a descriptor has at most 4 MiB, and needs up to %d times as much; 4 MiB of its file are kept. An artifact with its signature needs about as much", maxReadings, parsed),
 		},
 		{
 			Name: "templateimport/results", Subject: "results of readings", Bytes: maxHeld * (imports.MaxTemplate + ovf.MaxFiles*perFile + credentials.MaxAuthorities),
@@ -57,6 +59,10 @@ func WorstCase() []memory.Bound {
 		{
 			Name: "templateimport/verifications", Subject: "files that are verified", Bytes: maxVerifications * (web.BufferSize + perConnection + max(ovf.MaxFiles*perFile, parsedManifest*artifacts.MaxGuarded)),
 			Reason: fmt.Sprintf("%d at the same time, with a buffer of 256 KiB each; the manifest of an artifact has as much, and needs up to %d times as much", maxVerifications, parsedManifest),
+		},
+		{
+			Name: "templateimport/signatures", Subject: "rules of signatures", Bytes: parsedRules * signatures.MaxRequirements,
+			Reason: fmt.Sprintf("at most 1 MiB of keys and trusted roots, which need up to %d times as much", parsedRules),
 		},
 		{
 			Name: "templateimport/waiting", Subject: "imports that wait to be read or verified", Bytes: transfers.MaxTasks*perTask + maxHeld*perTask,

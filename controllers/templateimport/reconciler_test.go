@@ -38,6 +38,7 @@ import (
 	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/signatures"
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/vmdk"
 )
@@ -103,6 +104,8 @@ type cluster struct {
 	// phase is that of DataVolumes, Succeeded if it is empty.
 	phase cdiv1beta1.DataVolumePhase
 	told  []string
+	// signatures say who must have signed artifacts.
+	signatures *signatures.Requirements
 }
 
 func newCluster(t *testing.T, file []byte, change ...func(*v1beta1.VirtualMachineTemplateImport)) *cluster {
@@ -136,7 +139,7 @@ func (c *cluster) controller(t *testing.T, connection *kills.Connection) *templa
 	to := connection.Fake(c.server)
 	return templateimport.New(t.Context(), templateimport.Options{
 		Client: to, Server: servers.Program{Image: "example.com/import-server:1"}, Deadlines: templateimport.Deadlines{Source: time.Minute, Import: time.Hour}, Clock: c.clock,
-		Source: &templateimport.LiveSource{Reader: to, Permitted: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}},
+		Source: &templateimport.LiveSource{Reader: to, Permitted: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, Signatures: c.signatures},
 		Tell:   func(_ *v1beta1.VirtualMachineTemplateImport, e events.Event) { c.told = append(c.told, e.String()) },
 	})
 }

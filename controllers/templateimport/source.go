@@ -20,6 +20,7 @@ import (
 	"github.com/virtward/virtward/ovf/appliance"
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/signatures"
 	"github.com/virtward/virtward/sources/transfers"
 	"github.com/virtward/virtward/sources/web"
 )
@@ -51,6 +52,8 @@ type LiveSource struct {
 	Reader client.Reader
 	// Permitted are the places that may be connected to.
 	Permitted *sources.Sources
+	// Signatures say who must have signed artifacts.
+	Signatures *signatures.Requirements
 }
 
 var _ Source = (*LiveSource)(nil)

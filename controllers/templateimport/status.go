@@ -49,7 +49,7 @@ func statusOf(o *observed, p *progress) *v1beta1.VirtualMachineTemplateImportSta
 		status.Choices, status.Warnings, status.Rejections = f.Outcome.Choices, f.Outcome.Warnings, f.Outcome.Rejections
 		if p.State == requests.IsWorking {
 			status.Disks = imports.StatusDisks(f.Outcome.Disks)
-			status.Source = &v1beta1.ImportedSource{Size: f.Origin.Size, Digest: f.Origin.Digest, Validator: f.Origin.Validator, Plan: f.Outcome.Plan}
+			status.Source = &v1beta1.ImportedSource{Size: f.Origin.Size, Digest: f.Origin.Digest, Signer: texts.ShortenCharacters(f.Origin.Signer, v1beta1.MaxImportNote), Validator: f.Origin.Validator, Plan: f.Outcome.Plan}
 		}
 	}
 	if p.verified && status.Source != nil {

@@ -59,7 +59,7 @@ var Events = events.Table{
 	events.Warning(v1beta1.ReasonNotImportable, "the appliance cannot be imported"),
 	events.Warning(v1beta1.ReasonCredentialsForbidden, "Virtward may not read the Secret or the ConfigMap of the source"),
 	events.Warning(v1beta1.ReasonSourceChanged, "the file at the URL is not the one that the import began with"),
-	events.Warning(v1beta1.ReasonVerificationFailed, "the file does not have the digest that is required"),
+	events.Warning(v1beta1.ReasonVerificationFailed, "the file does not have the digest that is required, or the artifact no signature"),
 	events.Warning(v1beta1.ReasonImportFailed, "CDI could not import a disk"),
 	events.Warning(v1beta1.ReasonNameTaken, "an object with the name exists, and does not belong to the import"),
 	events.Warning(v1beta1.ReasonDeadlineExceeded, "the import took too long"),

@@ -48,8 +48,8 @@ type Origin struct {
 	URL       string
 	Size      int64
 	Validator string
-	// Repository is that of an artifact, and Digest what its reference names.
-	Repository, Digest string
+	// Repository is that of an artifact, Digest what its reference names, and Signer who signed it; empty if no signature is required.
+	Repository, Digest, Signer string
 	// Authorities are certificates in PEM; empty for those of the system.
 	Authorities []byte
 	// Sources are the places that may be connected to.

@@ -36,6 +36,8 @@ type Error struct {
 	// Rejected is the number of signatures that are not valid, Reasons are those of the first ones.
 	Rejected int
 	Reasons  []string
+	// Unread is the number of those that the registry did not send: another attempt can find them.
+	Unread int
 }
 
 // Error says all of it in one line.
@@ -68,6 +70,8 @@ func (a *Authority) Verify(content []byte, found iter.Seq2[artifacts.Signature, 
 		var name string
 		if err == nil {
 			name, err = a.verify(content, &s)
+		} else {
+			failed.Unread++
 		}
 		if err == nil {
 			return name, nil

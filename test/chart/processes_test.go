@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -27,6 +28,8 @@ import (
 	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/controllers/virtualimages"
 	"github.com/virtward/virtward/goldenimages"
+	"github.com/virtward/virtward/sources/signatures"
+	sign "github.com/virtward/virtward/sources/signatures/signaturestest"
 )
 
 // Each process knows the memory limit of its container, and Prometheus can find its metrics.
@@ -169,6 +172,44 @@ func TestCommonImages(t *testing.T) {
 		}
 		if parsed, err := goldenimages.ParseCommon([]byte(data)); err != nil || len(parsed) != 1 || parsed[0].Spec.ManagedDataSource != "fedora" {
 			t.Errorf("%v %+v", err, parsed)
+		}
+	}
+}
+
+// TestSignatures renders the rules of signatures as the process reads them. Another rule starts it again.
+func TestSignatures(t *testing.T) {
+	quoted, err := json.Marshal(string(sign.NewKey(t).PEM(t)))
+	must(t, err)
+	rule := `[{"prefix":"registry.example/templates","keys":[` + string(quoted) + `]}]`
+	checksums := map[string]bool{}
+	for _, list := range []string{"[]", rule, strings.ReplaceAll(rule, "/templates", "/machines")} {
+		var data, checksum string
+		given, volumes := false, 0
+		for _, object := range renderFor(t, nil, "templates.imports.enabled=true", "templates.imports.sources.signatures="+list) {
+			switch o := object.(type) {
+			case *corev1.ConfigMap:
+				if o.Name == "virtward-templateimports-signatures" {
+					data = o.Data["rules.yaml"]
+				}
+			case *appsv1.Deployment:
+				if o.Name == "virtward-templateimports" {
+					pod := &o.Spec.Template
+					given = slices.Contains(pod.Spec.Containers[0].Args, "--signatures=/etc/virtward/signatures/rules.yaml")
+					volumes, checksum = len(pod.Spec.Volumes)+len(pod.Spec.Containers[0].VolumeMounts), pod.Annotations["checksum/signatures"]
+				}
+			}
+		}
+		if wanted := list != "[]"; given != wanted || (volumes == 2) != wanted || (data != "") != wanted || checksums[checksum] {
+			t.Errorf("%s: argument %t, %d volumes and mounts, checksum %s, file %q", list, given, volumes, checksum, data)
+		}
+		checksums[checksum] = true
+		if data == "" {
+			continue
+		}
+		required, err := signatures.ParseRequirements([]byte(data))
+		must(t, err)
+		if required.Of("registry.example", "templates/web") == nil && required.Of("registry.example", "machines/web") == nil {
+			t.Errorf("no signature is required by %s", data)
 		}
 	}
 }

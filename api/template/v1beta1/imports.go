@@ -26,7 +26,8 @@ const (
 	ReasonSourceUnavailable = "SourceUnavailable"
 	// ReasonSourceChanged: the file at the URL is not the one that the import began with.
 	ReasonSourceChanged = "SourceChanged"
-	// ReasonVerificationFailed: the file does not have the digest that is required.
+	// ReasonVerificationFailed: the file does not have the digest that is
+	// required, or the artifact no signature.
 	ReasonVerificationFailed = "VerificationFailed"
 	// ReasonCredentialsForbidden: Virtward may not read the Secret or the ConfigMap of the source.
 	ReasonCredentialsForbidden = "CredentialsForbidden"

@@ -396,6 +396,12 @@ type ImportedSource struct {
 	// +kubebuilder:validation:MaxLength=71
 	Digest string `json:"digest,omitempty"`
 
+	// Who signed the artifact, if an admin requires a signature.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Signer string `json:"signer,omitempty"`
+
 	// What identifies this version of the file: its ETag or the time of its
 	// last change; the digest of the manifest of an artifact.
 	//

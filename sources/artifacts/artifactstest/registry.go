@@ -19,6 +19,8 @@ import (
 type Registry struct {
 	// Host is its address.
 	Host string
+	// Plain is its address without TLS.
+	Plain string
 	// Authority is the certificate in PEM of a registry with TLS.
 	Authority []byte
 	// BreakAfter ends each connection with a blob after so many bytes; zero for never.
@@ -53,7 +55,7 @@ func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Registry {
 	t.Helper()
 	r := &Registry{answers: map[string]http.HandlerFunc{}}
 	stored := registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true))
-	server := serve(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r.note(request)
 		if user, password, _ := request.BasicAuth(); r.User != "" && (user != r.User || password != r.Password) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
@@ -77,9 +79,11 @@ func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Registry {
 			}
 		}
 		stored.ServeHTTP(w, request)
-	}))
+	})
+	server, plain := serve(handler), httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	_, r.Host, _ = strings.Cut(server.URL, "://")
+	t.Cleanup(plain.Close)
+	r.Host, r.Plain = server.Listener.Addr().String(), plain.Listener.Addr().String()
 	r.client = server.Client()
 	if c := server.Certificate(); c != nil {
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)
