@@ -17,6 +17,7 @@ import (
 	"github.com/virtward/virtward/cli/migration"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/ova"
+	"github.com/virtward/virtward/cli/playground"
 	"github.com/virtward/virtward/cli/plugin"
 	"github.com/virtward/virtward/cli/policy"
 	"github.com/virtward/virtward/cli/programs"
@@ -70,6 +71,7 @@ The exit code is 0 for success, 1 if a virtual machine is rejected or a command 
 		audit.NewCommand(program),
 		policy.NewCommand(program),
 		lsp.NewCommand(program),
+		playground.NewCommand(program),
 		plugin.NewCommand(program),
 		template.NewCommand(program),
 		ova.NewCommand(program),

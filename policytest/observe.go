@@ -144,26 +144,40 @@ func (c *caseObserver) evaluated(p *policies.Policy, d *cel.Documents) {
 	if c.traces[p.Name()] != nil {
 		return
 	}
-	t := &Trace{Policy: p.Name(), Evaluated: true}
-	c.traces[p.Name()] = t
 	var lines *rego.Coverage
-	var events *rego.Trace
 	known := c.of(p)
 	if known != nil && p.Module() != nil {
 		lines = known.modules[p.Module()]
 	}
-	if c.trace && p.Module() != nil {
+	t := observe(p, d, c.trace, lines, func(step *policies.Step) {
+		if known != nil {
+			known.count(step)
+		}
+	})
+	c.traces[p.Name()] = &t
+}
+
+// TraceOf evaluates a policy with documents, and returns what it did.
+func TraceOf(p *policies.Policy, d *cel.Documents) Trace {
+	return observe(p, d, true, nil, func(*policies.Step) {})
+}
+
+// observe evaluates a policy. It counts each step, and the lines of a module if lines are given. With parts, the steps have the
+// parts of the expressions, and the trace that of the module.
+func observe(p *policies.Policy, d *cel.Documents, parts bool, lines *rego.Coverage, count func(*policies.Step)) Trace {
+	t := Trace{Policy: p.Name(), Evaluated: true}
+	var events *rego.Trace
+	if parts && p.Module() != nil {
 		events = &rego.Trace{}
 	}
-	for _, step := range p.Observe(d, c.trace, lines, events) {
-		if known != nil {
-			known.count(&step)
-		}
+	for _, step := range p.Observe(d, parts, lines, events) {
+		count(&step)
 		t.Steps = append(t.Steps, stepOf(step.Field, step.Expression, step.Value, step.Err, step.Parts))
 	}
 	if events != nil {
 		t.Rego = events.String()
 	}
+	return t
 }
 
 // of returns the coverage of a policy of the case, or nil without Options.Coverage.

@@ -12,6 +12,7 @@ import (
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/printers"
+	"github.com/virtward/virtward/cli/subjects"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -194,14 +195,14 @@ func (c *command) format() *explanation.Format {
 	return nil
 }
 
-func (c *command) write(in *inputs, done *results, format *explanation.Format) error {
+func (c *command) write(in *subjects.Subjects, done *results, format *explanation.Format) error {
 	out := bufio.NewWriter(c.program.Streams.Out)
 	var err error
 	switch c.output {
 	case printers.JUnit:
 		err = explanation.WriteJUnit(out, done.explanations, done.unreadable)
 	case printers.SARIF:
-		err = explanation.WriteSARIF(out, done.explanations, done.unreadable, in.evaluator.Rules(), c.program.Version)
+		err = explanation.WriteSARIF(out, done.explanations, done.unreadable, in.Evaluator.Rules(), c.program.Version)
 	case printers.GitHub:
 		err = explanation.WriteGitHub(out, done.explanations, done.unreadable)
 	default:
@@ -212,7 +213,7 @@ func (c *command) write(in *inputs, done *results, format *explanation.Format) e
 
 // warn writes to standard error what the output lacks: notes about skipped documents, and warnings about references.
 // For outputs of programs, it writes all notes, warnings and findings too, each once.
-func (c *command) warn(in *inputs, done *results) {
+func (c *command) warn(in *subjects.Subjects, done *results) {
 	written := map[string]bool{}
 	write := func(kind, text string) {
 		line := kind + ": " + texts.OneLine(text)
@@ -221,10 +222,10 @@ func (c *command) warn(in *inputs, done *results) {
 			fmt.Fprintln(c.program.Streams.ErrOut, line)
 		}
 	}
-	for _, n := range in.notes {
+	for _, n := range in.Notes {
 		write("note", n)
 	}
-	for _, w := range in.warnings {
+	for _, w := range in.Warnings {
 		write("warning", w)
 	}
 	if forPeople(c.output) {

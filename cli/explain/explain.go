@@ -2,27 +2,13 @@ package explain
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
-	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/cli/subjects"
 	"github.com/virtward/virtward/limits/parallel"
 	"github.com/virtward/virtward/manifests"
 )
-
-// inputs is all that explain evaluates.
-type inputs struct {
-	// subjects are the virtual machines.
-	subjects  []manifests.Document
-	evaluator *offline.Evaluator
-	// unreadable are the documents that cannot be read.
-	unreadable []manifests.Unreadable
-	// notes name skipped documents, and warnings unknown fields of references.
-	notes, warnings []string
-	// pods render the pods of the virtual machines; nil if they are not shown.
-	pods *pods
-}
 
 // results are the explanations, in the order of their subjects, and what cannot be read or evaluated. The texts have what
 // the explanations forget.
@@ -35,14 +21,14 @@ type results struct {
 
 // explainAll evaluates the subjects in parallel, and writes each in the format. It frees the memory of each subject
 // then. A subject that cannot be evaluated leaves the others.
-func explainAll(ctx context.Context, in *inputs, format *explanation.Format, progress *options.Progress) (*results, error) {
-	count := len(in.subjects)
+func explainAll(ctx context.Context, in *subjects.Subjects, format *explanation.Format, progress *options.Progress) (*results, error) {
+	count := len(in.Documents)
 	all, texts, failed := make([]*explanation.Explanation, count), make([][]byte, count), make([]error, count)
-	only := count+len(in.unreadable) == 1
+	only := count+len(in.Unreadable) == 1
 	one := func(i int, first bool) error {
-		s := in.subjects[i]
+		d := in.Documents[i]
 		defer progress.Step("explained", count)
-		all[i], failed[i] = explain(ctx, in, s)
+		all[i], failed[i] = in.Explain(ctx, d)
 		if failed[i] == nil && format != nil {
 			texts[i], failed[i] = format.Text(all[i], first, only)
 		}
@@ -51,7 +37,7 @@ func explainAll(ctx context.Context, in *inputs, format *explanation.Format, pro
 			return ctx.Err()
 		}
 		all[i].Forget()
-		in.subjects[i] = manifests.Document{}
+		in.Documents[i] = manifests.Document{}
 		return nil
 	}
 	begin := 0
@@ -65,17 +51,15 @@ func explainAll(ctx context.Context, in *inputs, format *explanation.Format, pro
 	if err != nil {
 		return nil, err
 	}
-	done, unreadable := &results{}, in.unreadable
+	done := &results{}
 	for i := range all {
 		if all[i] != nil {
 			done.explanations, done.texts = append(done.explanations, all[i]), append(done.texts, texts[i])
 			continue
 		}
-		s := in.subjects[i]
-		err := fmt.Errorf("%s %s: %w", s.Object.GetKind(), s.Object.GetName(), failed[i])
-		unreadable = append(unreadable, s.Unreadable(err))
+		in.Failed(in.Documents[i], failed[i])
 	}
-	done.unreadable = explanation.Unreadables(unreadable)
+	done.unreadable = explanation.Unreadables(in.Unreadable)
 	return done, done.add(format, only)
 }
 
@@ -92,21 +76,4 @@ func (r *results) add(format *explanation.Format, only bool) error {
 		r.texts = append(r.texts, text)
 	}
 	return nil
-}
-
-func explain(ctx context.Context, in *inputs, s manifests.Document) (*explanation.Explanation, error) {
-	w := in.evaluator
-	result, err := w.EvaluateMade(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	e, err := explanation.New(s, w.Facts(), result)
-	if err != nil {
-		return nil, err
-	}
-	e.Unknown = w.Unknown(ctx, result)
-	if in.pods != nil && result.Verdict != nil {
-		e.AddPod(in.pods.render(ctx, w, result))
-	}
-	return e, nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/subjects"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
@@ -15,7 +16,7 @@ func isTemplate(d manifests.Document) bool {
 }
 
 // gather reads the files, and the cluster if the flags select it.
-func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
+func (c *command) gather(ctx context.Context, args []string) (*subjects.Subjects, error) {
 	stdin := options.Once(c.program.Streams.In)
 	values, err := c.parameters.Values()
 	if err != nil {
@@ -25,7 +26,6 @@ func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &inputs{warnings: files.Warnings}
 	var named []manifests.Document
 	var cluster *offline.Cluster
 	if c.sources.FromCluster || len(args) > 0 {
@@ -50,23 +50,17 @@ func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 	if facts, err = c.sources.Assume(facts); err != nil {
 		return nil, err
 	}
-	if in.evaluator, err = c.sources.NewEvaluator(ctx, files, cluster, facts); err != nil {
+	e, err := c.sources.NewEvaluator(ctx, files, cluster, facts)
+	if err != nil {
 		return nil, err
 	}
-	in.subjects, in.notes = slices.Concat(files.Subjects, named), files.Notes
+	e.Values = values
+	in := subjects.New(ctx, files, named, e)
 	if c.output == podOutput {
-		in.pods = &pods{cluster: cluster}
+		in.Pod = (&pods{cluster: cluster}).render
 	}
-	if in.evaluator.Values = values; len(values) > 0 && !slices.ContainsFunc(in.subjects, isTemplate) {
+	if len(values) > 0 && !slices.ContainsFunc(in.Documents, isTemplate) {
 		return nil, options.Usagef("-p gives values to a VirtualMachineTemplate, and there is none")
 	}
-	in.unreadable = slices.Concat(files.Unreadable, in.evaluator.Unreadable)
-	beside := files.Beside
-	if len(in.subjects) > 0 { // valid ones are part of the explained virtual machines
-		beside = in.evaluator.Wrong(ctx, beside)
-	}
-	in.subjects = append(in.subjects, beside...)
-	facts.Notes = append(facts.Notes, in.evaluator.Notes...)
-	in.notes = append(in.notes, in.evaluator.UnusedConfigMaps()...)
 	return in, nil
 }

@@ -3,6 +3,7 @@ package explanation
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -20,22 +21,27 @@ func (e *Explanation) yaml(first bool) ([]byte, error) {
 	for _, line := range slices.Concat(e.headlines(first), e.findingLines()) {
 		out.WriteString("# " + line + "\n")
 	}
-	written := e.written.Object.Object
-	a := &annotator{changed: pathsOf(e.Changes), comments: e.comments()}
-	for i := range e.Changes {
-		a.layers = append(a.layers, e.Changes[i].Layer)
-	}
-	root, err := a.node(e.Effective, written, nil)
+	a := e.annotator()
+	a.comments = e.comments()
+	root, err := a.node(e.Effective, e.written.Object.Object, nil)
 	if err != nil {
 		return nil, err
 	}
-	encoder := yaml.NewEncoder(&out)
+	if err := encode(&out, root); err != nil {
+		return nil, fmt.Errorf("writing %s as YAML: %w", e.Object, err)
+	}
+	return out.Bytes(), nil
+}
+
+// encode writes a node as kubectl does.
+func encode(w io.Writer, root *yaml.Node) error {
+	encoder := yaml.NewEncoder(w)
 	encoder.SetIndent(2)
 	encoder.CompactSeqIndent()
 	if err := encoder.Encode(root); err != nil {
-		return nil, fmt.Errorf("writing %s as YAML: %w", e.Object, err)
+		return err
 	}
-	return out.Bytes(), encoder.Close()
+	return encoder.Close()
 }
 
 // annotator creates YAML nodes with comments: layers after values, and findings above fields.
@@ -43,6 +49,15 @@ type annotator struct {
 	changed  []path
 	layers   []string
 	comments comments
+}
+
+// annotator returns an annotator with the layers, and without comments about findings.
+func (e *Explanation) annotator() *annotator {
+	a := &annotator{changed: pathsOf(e.Changes)}
+	for i := range e.Changes {
+		a.layers = append(a.layers, e.Changes[i].Layer)
+	}
+	return a
 }
 
 func (a *annotator) node(value, written any, at path) (*yaml.Node, error) {

@@ -21,9 +21,6 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// defaultNamespace is the namespace of objects that name none, without a cluster.
-const defaultNamespace = "default"
-
 // Sources are the flags for the files, the cluster and the facts that a command reads.
 type Sources struct {
 	Filenames []string
@@ -128,11 +125,7 @@ func (s *Sources) UnknownError(unknown []string) error {
 
 // NewEvaluator returns an evaluator for files and a cluster, which may be nil. It has the modes of the flags.
 func (s *Sources) NewEvaluator(ctx context.Context, files *offline.Files, cluster *offline.Cluster, facts *platform.Facts) (*offline.Evaluator, error) {
-	if s.KubeVirtVersion != "" && s.KubeVirtVersion != facts.KubeVirtVersion {
-		facts = facts.WithKubeVirtVersion(s.KubeVirtVersion)
-	}
-	files.MaxException, files.UnknownFields = time.Duration(s.ExceptionDays)*day, s.UnknownFieldsSeverity()
-	return offline.New(ctx, files, cluster, facts, s.Namespace(cluster))
+	return s.assumptions().NewEvaluator(ctx, files, cluster, facts, s.Namespace(cluster))
 }
 
 // UnknownFieldsSeverity returns the severity of unknown fields.
@@ -210,16 +203,7 @@ func ClusterFacts(ctx context.Context, cluster *offline.Cluster, settings platfo
 // FactsIn returns the facts of the KubeVirt object of the files, nil if there is none. One that cannot be used is added
 // to the unreadable documents of the files.
 func (s *Sources) FactsIn(files *offline.Files) (facts *platform.Facts) {
-	for i, d := range files.KubeVirts {
-		err := onlyOne(files.KubeVirts[:i+1])
-		if err == nil {
-			facts, err = offline.FactsFrom(d, s.Settings)
-		}
-		if err != nil {
-			files.Unreadable = append(files.Unreadable, d.Unreadable(err))
-		}
-	}
-	return facts
+	return s.assumptions().Facts(files)
 }
 
 // givenFacts returns the facts of --kubevirt, nil without it.
@@ -239,7 +223,7 @@ func (s *Sources) givenFacts(ctx context.Context, stdin io.Reader) (*platform.Fa
 		return nil, fmt.Errorf("%s: has no KubeVirt object", s.KubeVirt)
 	}
 	last := found[len(found)-1]
-	if err := onlyOne(found); err != nil {
+	if err := offline.OnlyKubeVirt(found); err != nil {
 		return nil, fmt.Errorf("%s: %w", last.Location(), err)
 	}
 	facts, err := offline.FactsFrom(last, s.Settings)
@@ -247,14 +231,6 @@ func (s *Sources) givenFacts(ctx context.Context, stdin io.Reader) (*platform.Fa
 		return nil, fmt.Errorf("%s: %w", last.Location(), err)
 	}
 	return facts, nil
-}
-
-// onlyOne rejects the last KubeVirt object if it is not the first one.
-func onlyOne(found []manifests.Document) error {
-	if len(found) > 1 {
-		return fmt.Errorf("must be the only KubeVirt object, but %s is one too", found[0].Location())
-	}
-	return nil
 }
 
 // Namespace returns the namespace of objects that name none. The cluster is nil if none is read.
@@ -265,7 +241,7 @@ func (s *Sources) Namespace(cluster *offline.Cluster) string {
 	case s.Config.Namespace != nil && *s.Config.Namespace != "":
 		return *s.Config.Namespace
 	}
-	return defaultNamespace
+	return offline.DefaultNamespace
 }
 
 // kubevirtsIn accepts KubeVirt objects and configurations without an object around them, and rejects other objects.

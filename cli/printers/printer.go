@@ -6,8 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"k8s.io/cli-runtime/pkg/printers"
+	"text/tabwriter"
 )
 
 // Formats of commands: values of --output.
@@ -120,7 +119,7 @@ const narrow = 2
 // Rows writes rows with aligned cells.
 func Rows(w io.Writer, spacing Spacing, rows [][]string) error {
 	var out bytes.Buffer
-	columns := printers.GetNewTabWriter(&out)
+	columns := tabwriter.NewWriter(&out, 6, 4, 3, ' ', 0) // as kubectl
 	if spacing == Narrow {
 		columns.Init(&out, 0, 0, narrow, ' ', 0)
 	}

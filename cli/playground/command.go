@@ -1,0 +1,128 @@
+package playground
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/playground/answers"
+)
+
+// command has the flags of playground.
+type command struct {
+	program options.Program
+	files   []string
+	port    int
+}
+
+// NewCommand returns the command.
+func NewCommand(program options.Program) *cobra.Command {
+	c := &command{program: program}
+	cmd := &cobra.Command{
+		Use:   "playground [-f FILE ...]",
+		Short: "Write virtual machines and policies in a browser, and see at once how they are evaluated",
+		Long: `Write virtual machines and policies in a browser, and see at once how they are evaluated.
+
+playground serves a page on 127.0.0.1, and prints its link. The page has the virtual machines, the objects that they refer to, the
+policies and their suites. It shows the effective virtual machine with the source of each field, for several hypervisors and
+architectures side by side; the findings at their lines; and the results of the suites. They are those of explain, policy lint
+and policy test.
+
+The link works once, in one browser. Nothing leaves this machine: the page reads no cluster, no other site, and no files but
+those of -f, which it does not change. It ends with Ctrl+C.`,
+		Example: program.Examples(`  # Begin with an example
+  PROGRAM playground
+
+  # Begin with a virtual machine, its instancetype and a policy
+  PROGRAM playground -f vm.yaml -f u1.yaml -f policy.yaml`),
+		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
+	}
+	cmd.Flags().StringSliceVarP(&c.files, "filename", "f", nil, "Files to begin with")
+	cmd.Flags().IntVar(&c.port, "port", 0, "Port of the page; 0 for a free one")
+	return cmd
+}
+
+func (c *command) validate(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return options.Usagef("playground has no arguments: %q: use -f for files%s", strings.Join(args, " "), options.SeeHelp(cmd))
+	}
+	if c.port < 0 || c.port > 65535 {
+		return options.Usagef("--port %d: must be from 0 to 65535", c.port)
+	}
+	return nil
+}
+
+func (c *command) run(ctx context.Context) error {
+	start := answers.NewStart()
+	if len(c.files) > 0 {
+		start.Files = nil
+	}
+	for _, name := range c.files {
+		text, err := read(name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		start.Files = append(start.Files, answers.File{Name: filepath.Base(name), Text: text})
+	}
+	if err := answers.CheckFiles(start.Files); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)))
+	if err != nil {
+		return fmt.Errorf("serving the page: %w", err)
+	}
+	s := newServer(listener.Addr().String(), start)
+	fmt.Fprintf(c.program.Streams.Out, "Open this link in a browser. It works once. Press Ctrl+C to end.\n\n  %s\n", s.link())
+	return serve(ctx, listener, s.handler())
+}
+
+// serve serves until the context is done.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	h := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10,
+		BaseContext:    func(net.Listener) context.Context { return ctx },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = h.Close() })
+	defer stop()
+	if err := h.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the page: %w", err)
+	}
+	return nil
+}
+
+// read reads a file of the command line.
+func read(name string) (string, error) {
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("must be a regular file")
+	}
+	if err != nil {
+		return "", err
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, answers.MaxFile+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > answers.MaxFile {
+		return "", fmt.Errorf("must be no larger than %d KiB", answers.MaxFile>>10)
+	}
+	return string(data), nil
+}

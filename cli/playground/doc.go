@@ -1,0 +1,6 @@
+// Package playground is the command playground: a page to write virtual machines and policies, and to see at once how they are
+// evaluated.
+//
+// Its input is the requests of a browser on the same machine. Its output is the page, and the answers of package answers. It
+// reads the files that the command line names, writes none, and changes nothing in a cluster.
+package playground
