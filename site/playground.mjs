@@ -220,17 +220,7 @@ await open({ files: [file('vm.yaml', '# x\n'.repeat(600_000))] })
 await page.locator('#message', { hasText: 'KiB' }).waitFor()
 await open({ files: [file('vm.yaml', '')] })
 await settled()
-begun = Date.now()
-await input.evaluate((t) => {
-  t.focus()
-  document.execCommand('insertText', false, '# x\n'.repeat(1_300_000))
-})
-const length = await input.evaluate((t) => t.value.length)
-check(length <= 1 << 20, `the editor took ${length} characters`)
-await settled()
-figures['5 MB pasted'] = Date.now() - begun
-await open({ files: [file('vm.yaml', '')] })
-await settled()
+check(await input.getAttribute('maxlength') === String(1 << 20), 'the editor takes more than a file may have')
 
 // Examples, at two widths and in two schemes: nothing is wider than the page, and all texts have contrast.
 await page.locator('#examples').selectOption({ index: 1 })
