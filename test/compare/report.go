@@ -154,8 +154,8 @@ func describe() (string, error) {
 
 // The tables are between these lines of the page.
 const (
-	begin = "<!-- begin of the comparison, written by make compare -->\n"
-	end   = "<!-- end of the comparison -->\n"
+	begin = "<!-- generated: the comparison, by make compare -->\n"
+	end   = "<!-- end -->\n"
 )
 
 // insert replaces the tables of a page.
