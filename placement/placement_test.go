@@ -313,11 +313,13 @@ func TestCreation(t *testing.T) {
 		assumed []string
 	}{
 		{
-			"a contradiction", placement.Cluster{Networks: blue, RuntimeClasses: isolated},
+			"a contradiction",
+			placement.Cluster{Networks: blue, RuntimeClasses: isolated},
 			noSea + "\n-: RuntimeClass RuntimeClassConflict (lasting): RuntimeClass isolated demands nodes with disk=ssd, and the pod nodes with disk=hdd -> remove disk from spec.nodeSelector", nil,
 		},
 		{
-			"nothing is there", placement.Cluster{},
+			"nothing is there",
+			placement.Cluster{},
 			noBlue + "\n" + noSea + "\n-: RuntimeClass NoRuntimeClass (lasting): there is no RuntimeClass isolated -> create it, or change KubeVirt's spec.configuration.defaultRuntimeClass", nil,
 		},
 		{"other namespaces are unknown", placement.Cluster{Unknown: placement.Unknown{OtherNetworks: true, RuntimeClasses: true}}, noBlue, []string{

@@ -3,6 +3,7 @@ package explanation
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -97,11 +98,11 @@ func (l *listing) add(written, read *yaml.Node, line int, at path) {
 	}
 	for i := 0; i < len(written.Content); i++ {
 		if written.Kind == yaml.SequenceNode {
-			l.add(written.Content[i], read.Content[i], read.Content[i].Line, append(at[:len(at):len(at)], index(i)))
+			l.add(written.Content[i], read.Content[i], read.Content[i].Line, append(slices.Clip(at), index(i)))
 			continue
 		}
 		key := read.Content[i]
 		i++
-		l.add(written.Content[i], read.Content[i], key.Line, append(at[:len(at):len(at)], key.Value))
+		l.add(written.Content[i], read.Content[i], key.Line, append(slices.Clip(at), key.Value))
 	}
 }

@@ -125,7 +125,7 @@ func (s *server) open(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Not Secure: the page is served without TLS, and not all browsers accept that of 127.0.0.1.
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // as above
 	write(w, struct {
 		Key string `json:"key"`
 	}{s.session.key})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -35,7 +36,7 @@ func open(t *testing.T) *browser {
 }
 
 // send returns the response and its body.
-func (b *browser) send(method, path string, body any) (*http.Response, string) {
+func (b *browser) send(method, path string, body any) reply {
 	b.t.Helper()
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -49,9 +50,7 @@ func (b *browser) send(method, path string, body any) (*http.Response, string) {
 	if method != http.MethodGet {
 		headers["Origin"] = b.url
 	}
-	for name, value := range b.headers {
-		headers[name] = value
-	}
+	maps.Copy(headers, b.headers)
 	for name, value := range headers {
 		if value != "" {
 			r.Header.Set(name, value)
@@ -72,27 +71,35 @@ func (b *browser) send(method, path string, body any) (*http.Response, string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return response, string(text)
+	return reply{status: response.StatusCode, header: response.Header, cookies: response.Cookies(), text: string(text)}
+}
+
+// reply is a response that was read.
+type reply struct {
+	status  int
+	header  http.Header
+	cookies []*http.Cookie
+	text    string
 }
 
 // want sends a request, and compares the status and a part of the body.
 func (b *browser) want(status int, part, method, path string, body any) {
 	b.t.Helper()
-	response, text := b.send(method, path, body)
-	if response.StatusCode != status || !strings.Contains(text, part) {
-		b.t.Errorf("%s %s: %d %.300s, want %d with %q", method, path, response.StatusCode, text, status, part)
+	got := b.send(method, path, body)
+	if got.status != status || !strings.Contains(got.text, part) {
+		b.t.Errorf("%s %s: %d %.300s, want %d with %q", method, path, got.status, got.text, status, part)
 	}
 }
 
 // begin exchanges the token.
 func (b *browser) begin() {
 	b.t.Helper()
-	response, text := b.send(http.MethodPost, "/session", map[string]string{"token": b.server.session.token})
+	got := b.send(http.MethodPost, "/session", map[string]string{"token": b.server.session.token})
 	var opened struct{ Key string }
-	if err := json.Unmarshal([]byte(text), &opened); err != nil || response.StatusCode != http.StatusOK || opened.Key == "" || len(response.Cookies()) != 1 {
-		b.t.Fatalf("%d %s", response.StatusCode, text)
+	if err := json.Unmarshal([]byte(got.text), &opened); err != nil || got.status != http.StatusOK || opened.Key == "" || len(got.cookies) != 1 {
+		b.t.Fatalf("%d %s", got.status, got.text)
 	}
-	b.cookie, b.key = response.Cookies()[0], opened.Key
+	b.cookie, b.key = got.cookies[0], opened.Key
 }
 
 func question() answers.Question {
@@ -123,7 +130,7 @@ func TestSession(t *testing.T) {
 	b.want(http.StatusUnauthorized, "no session", http.MethodGet, "/start", nil)
 	b.key, b.cookie = key, nil
 	b.want(http.StatusUnauthorized, "no session", http.MethodGet, "/start", nil)
-	b.cookie = &http.Cookie{Name: cookie.Name, Value: cookie.Value + "x"}
+	b.cookie = &http.Cookie{Name: cookie.Name, Value: cookie.Value + "x"} //nolint:gosec // it is sent, and not set
 	b.want(http.StatusUnauthorized, "no session", http.MethodGet, "/start", nil)
 }
 
@@ -151,9 +158,8 @@ func TestOtherSites(t *testing.T) {
 		if headers["Origin"] == "" && headers["Host"] == "" && headers["Sec-Fetch-Site"] == "" {
 			continue // browsers send no origin with a GET request of the page itself
 		}
-		response, text := b.send(http.MethodGet, "/start", nil)
-		if response.StatusCode != http.StatusForbidden {
-			t.Errorf("%s: %d %.100s", name, response.StatusCode, text)
+		if got := b.send(http.MethodGet, "/start", nil); got.status != http.StatusForbidden {
+			t.Errorf("%s: %d %.100s", name, got.status, got.text)
 		}
 	}
 	b.headers = map[string]string{"Sec-Fetch-Site": "cross-site"}
@@ -169,10 +175,10 @@ func TestHeaders(t *testing.T) {
 	for path, kind := range map[string]string{
 		"/": "text/html", "/page.js": "text/javascript", "/style.css": "text/css", "/icon.svg": "image/svg+xml", "/start": "application/json", "/absent": "text/plain",
 	} {
-		response, _ := b.send(http.MethodGet, path, nil)
-		h := response.Header
-		if got := h.Get("Content-Type"); !strings.HasPrefix(got, kind) {
-			t.Errorf("%s: the type is %s", path, got)
+		got := b.send(http.MethodGet, path, nil)
+		h := got.header
+		if sent := h.Get("Content-Type"); !strings.HasPrefix(sent, kind) {
+			t.Errorf("%s: the type is %s", path, sent)
 		}
 		csp := h.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none'", "script-src 'self';", "connect-src 'self'", "frame-ancestors 'none'", "form-action 'none'", "base-uri 'none'", "require-trusted-types-for 'script'"} {
@@ -183,7 +189,7 @@ func TestHeaders(t *testing.T) {
 		if strings.Contains(csp, "unsafe") || strings.Contains(csp, "http") {
 			t.Errorf("%s: the policy has an exception: %s", path, csp)
 		}
-		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") != "no-store" && response.StatusCode == http.StatusOK || h.Get("Access-Control-Allow-Origin") != "" {
+		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") != "no-store" && got.status == http.StatusOK || h.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %v", path, h)
 		}
 	}

@@ -3,6 +3,7 @@ package rego
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -157,10 +158,8 @@ func distinct(names []string) bool {
 		return len(known) == len(names)
 	}
 	for i, name := range names {
-		for _, other := range names[:i] {
-			if name == other {
-				return false
-			}
+		if slices.Contains(names[:i], name) {
+			return false
 		}
 	}
 	return true

@@ -23,8 +23,10 @@ import (
 
 // Bounds of a question.
 const (
-	// MaxFile is the size of a file, and MaxBytes that of all files, in bytes.
-	MaxFile, MaxBytes = 1 << 20, 2 << 20
+	// MaxFile is the size of a file, in bytes.
+	MaxFile = 1 << 20
+	// MaxBytes is the size of all files, in bytes.
+	MaxBytes = 2 << 20
 	// MaxFiles is the number of files.
 	MaxFiles = 12
 	// MaxPlatforms is the number of platforms.
