@@ -14,6 +14,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/placements"
+	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/migrations"
 	"github.com/virtward/virtward/platform"
 )
@@ -51,7 +52,7 @@ func read(ctx context.Context, sources *options.Sources, namespace func(current 
 // machines are the running instances with their launchers, by namespace and name.
 func machines(ctx context.Context, client dynamic.Interface, namespace string) ([]migrations.Machine, error) {
 	var all []migrations.Machine
-	err := placements.List(ctx, client, apikinds.VirtualMachineInstances.GroupVersionResource(), namespace, "", maxMachines, func(vmi *v1.VirtualMachineInstance) {
+	err := offline.List(ctx, client, apikinds.VirtualMachineInstances.GroupVersionResource(), namespace, "", maxMachines, func(vmi *v1.VirtualMachineInstance) {
 		if vmi.Status.Phase == v1.Running && vmi.Status.NodeName != "" {
 			all = append(all, migrations.Machine{VMI: vmi})
 		}
@@ -60,7 +61,7 @@ func machines(ctx context.Context, client dynamic.Interface, namespace string) (
 		return nil, fmt.Errorf("listing virtual machine instances: %w", err)
 	}
 	pods := map[string]*corev1.Pod{}
-	err = placements.List(ctx, client, corev1.SchemeGroupVersion.WithResource("pods"), namespace, v1.AppLabel+"=virt-launcher", maxMachines, func(p *corev1.Pod) {
+	err = offline.List(ctx, client, corev1.SchemeGroupVersion.WithResource("pods"), namespace, v1.AppLabel+"=virt-launcher", maxMachines, func(p *corev1.Pod) {
 		if owner := metav1.GetControllerOf(p); owner != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 			pods[string(owner.UID)+"/"+p.Spec.NodeName] = p
 		}

@@ -2,7 +2,6 @@ package placements
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,14 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/placement"
 )
 
-// pageSize is the number of objects that are read together, and maxObjects bounds the other lists than those of nodes and pods.
-const (
-	pageSize   = 500
-	maxObjects = 50_000
-)
+// maxObjects bounds the other lists than those of nodes and pods.
+const maxObjects = 50_000
 
 // Resources that are read.
 var (
@@ -54,7 +51,7 @@ type Found struct {
 func Read(ctx context.Context, client dynamic.Interface, namespace string) (*Found, error) {
 	r := &reader{ctx: ctx, client: client, found: &Found{}}
 	c, unknown := &r.found.Cluster, &r.found.Unknown
-	err := List(ctx, client, nodes, "", "", placement.MaxNodes, func(n *corev1.Node) { c.Nodes = append(c.Nodes, placement.TrimNode(n)) })
+	err := offline.List(ctx, client, nodes, "", "", placement.MaxNodes, func(n *corev1.Node) { c.Nodes = append(c.Nodes, placement.TrimNode(n)) })
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w: use --nodes FILE with the output of kubectl get nodes -o yaml, or ask a user who may list them", err)
 	}
@@ -97,7 +94,7 @@ func (r *reader) namespace(name string) {
 func (r *reader) networks(name string) (unknown, others bool) {
 	each := keep(&r.found.Networks)
 	if r.err == nil {
-		switch err := List(r.ctx, r.client, networks, "", "", maxObjects, each); {
+		switch err := offline.List(r.ctx, r.client, networks, "", "", maxObjects, each); {
 		case apierrors.IsNotFound(err):
 			return false, false
 		case apierrors.IsForbidden(err) && name != "":
@@ -142,7 +139,7 @@ func read[T any](r *reader, resource schema.GroupVersionResource, namespace stri
 	if r.err != nil {
 		return true
 	}
-	err := List(r.ctx, r.client, resource, namespace, "", limit, each)
+	err := offline.List(r.ctx, r.client, resource, namespace, "", limit, each)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		r.found.Unread = append(r.found.Unread, fmt.Sprintf("you may not list %s: %s", resource.GroupResource(), assumed))
@@ -152,35 +149,4 @@ func read[T any](r *reader, resource schema.GroupVersionResource, namespace stri
 		return true
 	}
 	return false
-}
-
-// errTooMany is the error for a list beyond its bound.
-var errTooMany = errors.New("too many objects")
-
-// List reads a list in pages, of a namespace or of all, with a label selector or without. More objects than the limit are an error.
-func List[T any](ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource, namespace, selector string, limit int, each func(*T)) error {
-	var in dynamic.ResourceInterface = client.Resource(resource)
-	if namespace != "" {
-		in = client.Resource(resource).Namespace(namespace)
-	}
-	count := 0
-	for query := (metav1.ListOptions{Limit: pageSize, LabelSelector: selector}); ; {
-		list, err := in.List(ctx, query)
-		if err != nil {
-			return err
-		}
-		if count += len(list.Items); count > limit {
-			return fmt.Errorf("%w: more than %d", errTooMany, limit)
-		}
-		for i := range list.Items {
-			one := new(T)
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, one); err != nil {
-				return fmt.Errorf("%s: %w", list.Items[i].GetName(), err)
-			}
-			each(one)
-		}
-		if query.Continue = list.GetContinue(); query.Continue == "" {
-			return nil
-		}
-	}
 }

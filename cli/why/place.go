@@ -88,11 +88,12 @@ func (p *placer) report(ctx context.Context, subject manifests.Document) (*Repor
 	}
 	s := &placement.Subject{Pod: rendered.Pod.DeepCopy(), Launcher: rendered, VMI: in.VMI, Changes: in.Changes}
 	s.Pod.Namespace = result.Namespace
-	r.Assumptions = append(r.Assumptions, cluster.found.Inject(s.Pod, in)...)
 	r.Unknown = slices.DeleteFunc(r.Unknown, cluster.found.Covers)
 	placements.WithoutState(s.Pod)
 	if len(history.Pods) > 0 && history.Pods[0].Spec.NodeName == "" {
 		s.Pod = history.Pods[0]
+	} else {
+		r.Assumptions = append(r.Assumptions, cluster.found.Inject(s.Pod, in)...)
 	}
 	placed := cluster.Place(s)
 	r.add(placed)

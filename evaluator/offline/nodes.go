@@ -2,19 +2,13 @@ package offline
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/placement"
 )
-
-// nodePage is the number of nodes that are read together.
-const nodePage = 500
 
 // readNodes prepares the nodes for policies that read migrationTargets: those of the files, as if they were applied, and then those of
 // the cluster, if there is one. They count as empty. If nothing reads the number, no node is read.
@@ -57,22 +51,9 @@ func (w *Evaluator) readNodes(ctx context.Context, files *Files, cluster *Cluste
 // addNodes adds the nodes of the cluster, but not those with the names of given ones.
 func (c *Cluster) addNodes(ctx context.Context, to *placement.Cluster, given map[string]bool) error {
 	resource := corev1.SchemeGroupVersion.WithResource("nodes")
-	for query := (metav1.ListOptions{Limit: nodePage}); ; {
-		list, err := c.Client.Resource(resource).List(ctx, query)
-		if err != nil {
-			return err
+	return List(ctx, c.Client, resource, metav1.NamespaceAll, "", placement.MaxNodes, func(node *corev1.Node) {
+		if !given[node.Name] {
+			to.Nodes = append(to.Nodes, placement.TrimNode(node))
 		}
-		for i := range list.Items {
-			node := &corev1.Node{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, node); err != nil {
-				return fmt.Errorf("%s %s: %w", apikinds.Node, list.Items[i].GetName(), err)
-			}
-			if !given[node.Name] {
-				to.Nodes = append(to.Nodes, placement.TrimNode(node))
-			}
-		}
-		if query.Continue = list.GetContinue(); query.Continue == "" || len(to.Nodes) > placement.MaxNodes {
-			return nil
-		}
-	}
+	})
 }

@@ -327,14 +327,13 @@ func (t *regoTranslation) translate(m *ast.Module, main bool) error {
 		term.Value = changed
 		return false
 	}
-	ast.WalkRules(m, func(rule *ast.Rule) bool {
+	for _, rule := range m.Rules {
 		name := t.names[m.Package.Path.String()+"."+nameOfRule(rule)]
 		if main && name == denyRule {
 			t.simplify(rule)
 		}
 		rename(rule, name)
-		return false
-	})
+	}
 	m.Imports = nil
 	ast.WalkTerms(m, visit)
 	return failed
