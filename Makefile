@@ -245,9 +245,9 @@ verify-scripts:
 # Binaries of other projects.
 
 # Helm has a module of its own, because `make demo` builds it too: its packages have the versions of the other programs.
-$(BIN)/tools/helm: tools/helm/go.mod tools/helm/go.sum
+$(BIN)/tools/helm: tools/helm/main.go tools/helm/go.mod tools/helm/go.sum
 	@mkdir -p $(@D)
-	@$(call building,helm) go build -C tools/helm -ldflags '$(SMALL)' -o $@ helm.sh/helm/v4/cmd/helm
+	@$(call building,helm) go build -C tools/helm -ldflags '$(SMALL)' -o $@ .
 	@touch $@
 
 # The programs that make releases. The second has Sigstore's libraries, which take almost a minute to compile.
