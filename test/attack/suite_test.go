@@ -74,6 +74,7 @@ func runSpecs(t *testing.T) {
 	log.SetLogger(GinkgoLogr)
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(await.Patience)
+	SetDefaultEventuallyPollingInterval(await.Interval / 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go machine.watch(ctx)

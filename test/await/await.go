@@ -11,20 +11,29 @@ import (
 // machine needs it.
 const Patience = time.Minute
 
+// Interval is the longest time between two checks.
+const Interval = 100 * time.Millisecond
+
 // Until waits until a check has no error. After a timeout, it fails the test with the last error.
 func Until(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(Patience)
+	began := time.Now()
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		if time.Since(began) > Patience {
 			t.Fatal(err)
 		}
-		<-time.After(10 * time.Millisecond)
+		<-time.After(pause(time.Since(began)))
 	}
+}
+
+// pause is how long to wait before the next check, after checks for a time: an eighth of it, so that what comes soon is noticed
+// soon, and what takes long does not cost the API server a hundred requests a second for each test that waits.
+func pause(since time.Duration) time.Duration {
+	return min(max(since/8, 10*time.Millisecond), Interval)
 }
 
 // Run runs something until the test ends; its error is then the test's.

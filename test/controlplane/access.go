@@ -56,7 +56,7 @@ func Scheme() (*runtime.Scheme, error) {
 func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 
 // Client is the cluster admin's, without a cache, for the kinds of Scheme.
-func (c *ControlPlane) Client() client.Client { return c.client }
+func (c *ControlPlane) Client() client.WithWatch { return c.client }
 
 // Kubeconfig is the path of the cluster admin's.
 func (c *ControlPlane) Kubeconfig() string { return c.home.file("admin.kubeconfig") }
@@ -146,6 +146,6 @@ func (c *ControlPlane) writeClients() error {
 		return err
 	}
 	c.admin = admin
-	c.client, err = client.New(admin, client.Options{Scheme: scheme})
+	c.client, err = client.NewWithWatch(admin, client.Options{Scheme: scheme})
 	return err
 }

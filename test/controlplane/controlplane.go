@@ -50,7 +50,7 @@ type ControlPlane struct {
 	authority *authority
 	port      int
 	admin     *rest.Config
-	client    client.Client
+	client    client.WithWatch
 
 	mu                sync.Mutex
 	etcd              *process

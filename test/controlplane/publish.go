@@ -123,6 +123,10 @@ func (c *ControlPlane) publishEndpoints(ctx context.Context, namespace string, d
 	if err := c.client.List(ctx, services, client.InNamespace(namespace)); err != nil {
 		return err
 	}
+	known, err := c.slicesIn(ctx, namespace)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for i := range services.Items {
 		service := &services.Items[i]
@@ -145,7 +149,7 @@ func (c *ControlPlane) publishEndpoints(ctx context.Context, namespace string, d
 					Conditions: discoveryv1.EndpointConditions{Ready: &shown, Serving: &up, Terminating: new(false)},
 				})
 			}
-			errs = append(errs, c.writeSlice(ctx, slice))
+			errs = append(errs, c.writeSlice(ctx, known[slice.Name], slice))
 		}
 	}
 	return errors.Join(errs...)
@@ -191,13 +195,26 @@ func sliceFor(service *corev1.Service, d *appsv1.Deployment, kind discoveryv1.Ad
 	return slice
 }
 
-func (c *ControlPlane) writeSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
-	known := &discoveryv1.EndpointSlice{}
-	err := c.client.Get(ctx, client.ObjectKeyFromObject(slice), known)
+// slicesIn are the EndpointSlices of a namespace, by name.
+func (c *ControlPlane) slicesIn(ctx context.Context, namespace string) (map[string]*discoveryv1.EndpointSlice, error) {
+	list := &discoveryv1.EndpointSliceList{}
+	if err := c.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the EndpointSlices of %s: %w", namespace, err)
+	}
+	byName := map[string]*discoveryv1.EndpointSlice{}
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName, nil
+}
+
+// writeSlice writes an EndpointSlice if it differs from the one that exists, which may be nil.
+func (c *ControlPlane) writeSlice(ctx context.Context, known, slice *discoveryv1.EndpointSlice) error {
+	var err error
 	switch {
-	case apierrors.IsNotFound(err):
+	case known == nil:
 		err = c.client.Create(ctx, slice)
-	case err == nil && (!equality.Semantic.DeepEqual(known.Endpoints, slice.Endpoints) || !equality.Semantic.DeepEqual(known.Ports, slice.Ports)):
+	case !equality.Semantic.DeepEqual(known.Endpoints, slice.Endpoints) || !equality.Semantic.DeepEqual(known.Ports, slice.Ports):
 		known.Endpoints, known.Ports = slice.Endpoints, slice.Ports
 		err = c.client.Update(ctx, known)
 	}

@@ -61,6 +61,7 @@ func TestE2E(t *testing.T) {
 	log.SetLogger(GinkgoLogr)
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(await.Patience)
+	SetDefaultEventuallyPollingInterval(await.Interval / 2)
 	RunSpecs(t, "Virtward on a real API server")
 }
 

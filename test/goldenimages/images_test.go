@@ -35,7 +35,7 @@ const namespace = v1alpha1.DefaultNamespace
 type fixture struct {
 	*controlplane.ControlPlane
 
-	client  client.Client
+	client  client.WithWatch
 	cdi     *simulators.Importer
 	process *controlplane.Virtward
 	// interrupted is set if the DataSource fedora stops to be ready.

@@ -27,10 +27,12 @@ import (
 // Importer simulates CDI's controllers of DataImportCrons and DataSources in one namespace, as package imports models them.
 // No data is imported: an import succeeds at once, or fails with the reason that a test gives.
 type Importer struct {
-	client    client.Client
+	client    client.WithWatch
 	namespace string
 	stop      context.CancelFunc
 	done      chan struct{}
+	// changed has an element if an object or what a test gives has changed.
+	changed chan struct{}
 
 	// last has what the objects were last reconciled for.
 	last *imports.Objects
@@ -43,25 +45,85 @@ type Importer struct {
 	err    error
 }
 
+// Steps that the simulation makes after a change, because the model imports in several, and the interval of those in which only
+// the time changes, for schedules. An importer that looked all the time would cost the API server a fifth of a core.
+const (
+	stepsAfterChange = 4
+	idlePoll         = time.Second
+)
+
 // StartImporter runs the simulation until Stop.
-func StartImporter(ctx context.Context, c client.Client, namespace string) *Importer {
+func StartImporter(ctx context.Context, c client.WithWatch, namespace string) *Importer {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	i := &Importer{client: c, namespace: namespace, stop: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(i.done)
-		for ctx.Err() == nil {
-			if err := i.step(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+	i := &Importer{client: c, namespace: namespace, stop: cancel, done: make(chan struct{}), changed: make(chan struct{}, 1)}
+	var running sync.WaitGroup
+	for _, list := range []client.ObjectList{&cdiv1beta1.DataImportCronList{}, &cdiv1beta1.DataSourceList{}, &cdiv1beta1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}} {
+		running.Go(func() { i.watch(ctx, list) })
+	}
+	running.Go(func() {
+		for steps := stepsAfterChange; ctx.Err() == nil; steps-- {
+			err := i.step(ctx)
+			if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 				i.mu.Lock()
 				i.err = err
 				i.mu.Unlock()
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(poll):
+			if err != nil {
+				steps = stepsAfterChange
 			}
+			pause(ctx, poll, nil)
+			if steps > 0 || pause(ctx, idlePoll, i.changed) {
+				continue
+			}
+			steps = stepsAfterChange
 		}
+	})
+	go func() {
+		running.Wait()
+		close(i.done)
 	}()
 	return i
+}
+
+// pause waits, and reports whether it waited for the whole time: not if the simulation ended or something changed.
+func pause(ctx context.Context, interval time.Duration, changed <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+		return false
+	case <-time.After(interval):
+		return true
+	}
+}
+
+// watch notices changes of a kind, and begins again when the API server ends the watch.
+func (i *Importer) watch(ctx context.Context, list client.ObjectList) {
+	for ctx.Err() == nil {
+		events, err := i.client.Watch(ctx, list, client.InNamespace(i.namespace))
+		if err != nil {
+			pause(ctx, poll, nil)
+			continue
+		}
+		for ended := false; !ended; {
+			select {
+			case <-ctx.Done():
+				ended = true
+			case _, more := <-events.ResultChan():
+				ended = !more
+				i.notice()
+			}
+		}
+		events.Stop()
+	}
+}
+
+// notice makes the simulation look at the objects soon.
+func (i *Importer) notice() {
+	select {
+	case i.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Stop ends the simulation. The error is the last one of the API server.
@@ -79,6 +141,7 @@ func (i *Importer) Fail(reason string, architectures ...string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.lacks, i.reason = architectures, reason
+	i.notice()
 }
 
 // Hold makes imports wait, or continue.
@@ -86,6 +149,7 @@ func (i *Importer) Hold(held bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.held = held
+	i.notice()
 }
 
 // step reads all objects, runs the model once, and writes what changed.
