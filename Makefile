@@ -121,6 +121,11 @@ site: ## Build the site of the documentation into bin/site (SITE_VERSIONS='v0.1.
 site-check: ## Open each page of bin/site in Debian's chromium: links, errors, search, 400 pixels
 	node site/check.mjs
 
+.PHONY: editors
+editors: ## Build the extension for Visual Studio Code, bin/virtward.vsix
+	mkdir -p $(BIN)
+	cd editors/vscode && npm ci --ignore-scripts --no-audit --no-fund && npm run package
+
 .PHONY: clean
 clean: ## Remove all built files
 	rm -rf $(BIN)
@@ -173,9 +178,10 @@ fuzz: ## Fuzz every fuzz test for a minute each (FUZZTIME=60s)
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: soak
-soak: build sandbox-binaries $(SCHEDULER) $(SANDBOX:%=$(BIN)/oldest/%) $(BIN)/sandbox/cert-manager $(BIN)/tools/helm $(BIN)/tools/controller-gen $(BIN)/tools/release $(BIN)/tools/signing ## Run long tests: those named TestSoak…, others that are cut short otherwise, and fuzzing (SOAK=1h)
+soak: build editors sandbox-binaries $(SCHEDULER) $(SANDBOX:%=$(BIN)/oldest/%) $(BIN)/sandbox/cert-manager $(BIN)/tools/helm $(BIN)/tools/controller-gen $(BIN)/tools/release $(BIN)/tools/signing ## Run long tests: those named TestSoak…, others that are cut short otherwise, and fuzzing (SOAK=1h)
 	VIRTWARD_SOAK=$(SOAK) go test -count=1 -v -p 1 -timeout 24h -run '^(TestSoak.*|TestE2E|TestNulls|TestCombinations|TestRollouts|TestCaptures|TestExportsAgree)$$' ./test/...
 	VIRTWARD_SOAK=$(SOAK) go test -count=1 -run '^TestKyvernoDenials$$' ./policies/convert
+	VIRTWARD_SOAK=$(SOAK) go test -count=1 -run '^TestSoak' ./cli/lsp
 	VIRTWARD_SOAK=$(SOAK) go test -count=1 -run '^(TestSoakBrowser|TestEqualsCommands)$$' ./cli/playground/...
 	cd test/monitoring && VIRTWARD_SOAK=$(SOAK) go test -count=1 -run '^TestSoak' ./...
 	VIRTWARD_SANDBOX=oldest go test -count=1 -timeout 2h ./test/controlplane ./test/e2e ./test/templateapi

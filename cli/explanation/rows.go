@@ -96,3 +96,19 @@ func member(path, name string) string {
 	}
 	return path + "." + name
 }
+
+// Filled is a field that a layer filled, without fields of its own.
+type Filled struct{ Path, Value, Layer string }
+
+// Filled returns the fields that layers filled, in their order. It needs the changes, which Forget frees.
+func (e *Explanation) Filled() ([]Filled, error) {
+	rows, err := rowsOf(e.Changes)
+	if err != nil {
+		return nil, err
+	}
+	filled := make([]Filled, len(rows))
+	for i, r := range rows {
+		filled[i] = Filled{Path: r.path, Value: r.value, Layer: r.layer}
+	}
+	return filled, nil
+}

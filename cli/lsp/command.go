@@ -34,6 +34,9 @@ lsp is a language server: an editor starts it, and speaks the Language Server Pr
 Findings are those of explain -f and of policy lint. Instancetypes, preferences, policies and other configuration are those of
 the folder that is open in the editor; if several files have the same object, the nearest one counts.
 
+It also completes fields, values and names, documents fields, shows what layers fill in, goes to definitions, and corrects
+misspelled fields and values.
+
 lsp reads no cluster unless you use --from-cluster. It writes no files, and follows no symbolic links out of the folder.
 docs/editors.md has the configuration of editors.`,
 		Example: program.Examples(`  # Assume the version of KubeVirt and the hypervisor of your cluster

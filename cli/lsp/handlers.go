@@ -26,7 +26,13 @@ type request struct {
 // requests are the methods with an answer about a document.
 func requests() map[string]request {
 	return map[string]request{
-		"textDocument/codeLens": {analyzed: true, answer: codeLenses},
+		"textDocument/codeLens":   {analyzed: true, answer: codeLenses},
+		"textDocument/hover":      {analyzed: true, answer: hover},
+		"textDocument/completion": {answer: complete},
+		"textDocument/definition": {analyzed: true, answer: define},
+		"textDocument/inlayHint":  {analyzed: true, answer: inlayHints},
+		"textDocument/codeAction": {analyzed: true, answer: quickFixes},
+		"textDocument/rename":     {answer: rename},
 	}
 }
 
@@ -159,6 +165,10 @@ func (s *server) initialize(m *protocol.Message) error {
 			PositionEncoding: s.encoding,
 			TextDocumentSync: protocol.TextDocumentSyncOptions{OpenClose: true, Change: protocol.SyncIncremental, Save: true},
 			CodeLensProvider: &protocol.CodeLensOptions{},
+
+			HoverProvider: true, DefinitionProvider: true, InlayHintProvider: true, RenameProvider: true,
+			CodeActionProvider: &protocol.CodeActionOptions{CodeActionKinds: []string{protocol.QuickFix}},
+			CompletionProvider: &protocol.CompletionOptions{TriggerCharacters: []string{".", " ", ":"}},
 		},
 	}, nil)
 }

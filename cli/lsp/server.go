@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/virtward/virtward/cli/lsp/analysis"
+	"github.com/virtward/virtward/cli/lsp/fields"
 	"github.com/virtward/virtward/cli/lsp/protocol"
 	"github.com/virtward/virtward/cli/lsp/text"
 	"github.com/virtward/virtward/cli/lsp/workspace"
@@ -49,6 +50,9 @@ type server struct {
 	folders               []*folder
 	documents             map[string]*document
 	waiting               []*protocol.Message
+	// catalogue has the fields of a minor version of KubeVirt.
+	catalogue *fields.Catalogue
+	minor     string
 
 	// stop cancels the running analysis; nil if none runs. again requests another one behind it.
 	stop  context.CancelFunc

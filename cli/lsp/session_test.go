@@ -358,7 +358,7 @@ func TestProtocolErrors(t *testing.T) {
 	}
 }
 
-// FuzzEdits compares the diagnostics after edits with those of a fresh server that opens the result.
+// FuzzEdits compares the diagnostics and the answers after edits with those of a fresh server that opens the result.
 func FuzzEdits(f *testing.F) {
 	f.Add("sata", "\n---\n", 12, 39, 12, 42, 5, 0, 5, 3)
 	f.Add("\n", "🇫🇷", 3, 0, 3, 2, 12, 19, 12, 27)
@@ -386,14 +386,27 @@ func FuzzEdits(f *testing.F) {
 			want = edited
 			s.change(uri, version, change)
 		}
-		got := s.diagnostics(uri, version)
-		s.end()
+		state := func(s *session) []string {
+			lines := s.diagnostics(uri, version)
+			for _, method := range []string{"codeLens", "inlayHint", "hover", "definition", "completion", "codeAction"} {
+				params := about(uri)
+				params["position"] = text.Position{Line: a, Character: b}
+				params["range"] = text.Range{End: text.Position{Line: 1000}}
+				var answer json.RawMessage
+				if failed := s.request("textDocument/"+method, params, &answer); failed != nil {
+					t.Fatal(failed)
+				}
+				lines = append(lines, method+" "+string(answer))
+			}
+			s.end()
+			return lines
+		}
+		got := state(s)
 		fresh := start(t, folder, encoding)
 		fresh.open(uri, version, want.String())
-		if diff := cmp.Diff(fresh.diagnostics(uri, version), got); diff != "" {
+		if diff := cmp.Diff(state(fresh), got); diff != "" {
 			t.Fatalf("%s: (-fresh +edited):\n%s", encoding, diff)
 		}
-		fresh.end()
 	})
 }
 

@@ -42,7 +42,8 @@ func addDefinitions(entries map[string][]byte, folder string) error {
 	return nil
 }
 
-// addDefinition adds the parts of a definition that decide which objects are valid, without descriptions.
+// addDefinition adds the parts of a definition that decide which objects are valid. It keeps the descriptions of Virtward's own
+// kinds. Those of KubeVirt are in its Go types.
 func addDefinition(entries map[string][]byte, folder string, d *apiextensionsv1.CustomResourceDefinition) error {
 	short := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: d.Spec.Group, Scope: d.Spec.Scope,
@@ -64,7 +65,9 @@ func addDefinition(entries map[string][]byte, folder string, d *apiextensionsv1.
 	if err := json.Unmarshal(content, &spec); err != nil {
 		return err
 	}
-	withoutDescriptions(spec)
+	if folder != own {
+		withoutDescriptions(spec)
+	}
 	if content, err = json.Marshal(spec); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policytest"
+	"github.com/virtward/virtward/schemas"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -28,6 +30,8 @@ const (
 	MaxProblems = 500
 	// MaxSubjects is the number of virtual machines of a file that are evaluated.
 	MaxSubjects = 100
+	// MaxFilled is the number of filled fields of a virtual machine that are kept.
+	MaxFilled = 300
 	// maxAge bounds how long an evaluator is used: the time decides which exceptions are active.
 	maxAge = 10 * time.Minute
 )
@@ -51,6 +55,49 @@ type Result struct {
 	Problems []Problem
 	// Machines are the virtual machines that were evaluated.
 	Machines []Machine
+	// Fixes are the corrections of problems that have one.
+	Fixes []Fix
+	// Objects are the objects of the folder that others name, each once, the nearest one first.
+	Objects []manifests.Document
+	// Minor is the minor version of KubeVirt whose fields the file has.
+	Minor string
+}
+
+// Fix corrects a field: it has another name, or one of some values.
+type Fix struct {
+	manifests.Position
+
+	Rule string
+	// Field is the path of the field in its document.
+	Field string
+	// Name is the name that was meant; empty if the value is wrong. Values are the values that it can have then.
+	Name   string
+	Values []string
+}
+
+// fixOf returns the fix of a finding. It reads it from the texts of API servers: a field has no other place for it.
+func fixOf(f *explanation.Finding) (fix Fix, ok bool) {
+	fix = Fix{Position: f.Position, Rule: f.Rule, Field: f.Error.Field}
+	if f.Rule == validators.RuleUnknownField {
+		_, meant, found := strings.Cut(f.Error.Detail, ": did you mean ")
+		fix.Name = strings.TrimSuffix(meant, "?")
+		return fix, found && !strings.ContainsAny(fix.Name, ".[]")
+	}
+	list, found := strings.CutPrefix(f.Error.Detail, "supported values: ")
+	if f.Error.Type != field.ErrorTypeNotSupported || !found {
+		return fix, false
+	}
+	for list != "" {
+		quoted, err := strconv.QuotedPrefix(list)
+		if err != nil {
+			break
+		}
+		if value, err := strconv.Unquote(quoted); err == nil && value != "" {
+			fix.Values = append(fix.Values, value)
+		}
+		list = strings.TrimPrefix(list[len(quoted):], ", ")
+	}
+	return fix, len(fix.Values) > 0
 }
 
 // Machine is a virtual machine that was evaluated.
@@ -58,6 +105,8 @@ type Machine struct {
 	*explanation.Explanation
 	// Kind is where its kind is written.
 	Kind manifests.Position
+	// Filled are the fields that layers filled, at most MaxFilled.
+	Filled []explanation.Filled
 }
 
 // Analyzer analyzes files. It keeps the evaluator of the last configuration. It is safe for concurrent use.
@@ -118,6 +167,10 @@ func (a *Analyzer) explain(ctx context.Context, s *workspace.Snapshot, file *wor
 	if err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
+	r.Objects = objects
+	if r.Minor, _ = schemas.MinorOf(e.evaluator.Facts().KubeVirtVersion); r.Minor == "" {
+		r.Minor = schemas.Newest()
+	}
 	for _, all := range [][]manifests.Unreadable{e.files.Unreadable, e.evaluator.Unreadable} {
 		for i := range all {
 			if u := &all[i]; u.Source == file.Name && (!linted(u.Document) || len(u.Repeated) > 0) {
@@ -148,9 +201,17 @@ func (r *Result) explain(ctx context.Context, e *offline.Evaluator, d manifests.
 		var machine *explanation.Explanation
 		if machine, err = explanation.New(d, e.Facts(), result); err == nil {
 			kind, _ := d.Find("kind")
-			r.Machines = append(r.Machines, Machine{Explanation: machine, Kind: kind})
+			filled, failed := machine.Filled()
+			if failed != nil {
+				u := d.Unreadable(failed)
+				r.unreadable(&u)
+			}
+			r.Machines = append(r.Machines, Machine{Explanation: machine, Kind: kind, Filled: slices.Clip(filled[:min(len(filled), MaxFilled)])})
 			for _, f := range machine.Findings {
 				r.add(Problem{Position: f.Position, Severity: f.Severity, Rule: f.Rule, Message: fieldText(f.Error, f.Text()), Remedy: f.Remedy})
+				if fix, ok := fixOf(&f); ok && len(r.Fixes) < MaxProblems {
+					r.Fixes = append(r.Fixes, fix)
+				}
 			}
 			machine.Forget()
 			return

@@ -43,6 +43,23 @@ type ServerCapabilities struct {
 	PositionEncoding text.Encoding           `json:"positionEncoding"`
 	TextDocumentSync TextDocumentSyncOptions `json:"textDocumentSync"`
 	CodeLensProvider *CodeLensOptions        `json:"codeLensProvider,omitempty"`
+
+	HoverProvider      bool               `json:"hoverProvider"`
+	CompletionProvider *CompletionOptions `json:"completionProvider,omitempty"`
+	DefinitionProvider bool               `json:"definitionProvider"`
+	InlayHintProvider  bool               `json:"inlayHintProvider"`
+	RenameProvider     bool               `json:"renameProvider"`
+	CodeActionProvider *CodeActionOptions `json:"codeActionProvider,omitempty"`
+}
+
+// CodeActionOptions are the options of code actions.
+type CodeActionOptions struct {
+	CodeActionKinds []string `json:"codeActionKinds"`
+}
+
+// CompletionOptions are the options of completion.
+type CompletionOptions struct {
+	TriggerCharacters []string `json:"triggerCharacters"`
 }
 
 // CodeLensOptions are the options of code lenses.
@@ -87,6 +104,8 @@ type TextDocumentParams struct {
 	TextDocument TextDocumentIdentifier `json:"textDocument"`
 	Position     text.Position          `json:"position"`
 	Range        text.Range             `json:"range"`
+	// NewName is that of a rename.
+	NewName string `json:"newName"`
 }
 
 // PublishDiagnosticsParams are the diagnostics of a document.
@@ -125,4 +144,81 @@ type CodeLens struct {
 type Command struct {
 	Title   string `json:"title"`
 	Command string `json:"command"`
+}
+
+// Hover is a text about a range.
+type Hover struct {
+	Contents MarkupContent `json:"contents"`
+	Range    text.Range    `json:"range"`
+}
+
+// MarkupContent is a text. Its kind is always plaintext.
+type MarkupContent struct {
+	Kind  string `json:"kind"`
+	Value string `json:"value"`
+}
+
+// PlainText is a text without markup.
+func PlainText(value string) MarkupContent { return MarkupContent{Kind: "plaintext", Value: value} }
+
+// CompletionList is what can be typed.
+type CompletionList struct {
+	IsIncomplete bool             `json:"isIncomplete"`
+	Items        []CompletionItem `json:"items"`
+}
+
+// CompletionItem is a word that can be typed.
+type CompletionItem struct {
+	Label         string         `json:"label"`
+	Kind          CompletionKind `json:"kind"`
+	Detail        string         `json:"detail,omitempty"`
+	Documentation *MarkupContent `json:"documentation,omitempty"`
+	TextEdit      TextEdit       `json:"textEdit"`
+}
+
+// CompletionKind is the symbol of an item.
+type CompletionKind int
+
+// The kinds of items.
+const (
+	CompletionField     CompletionKind = 5
+	CompletionVariable  CompletionKind = 6
+	CompletionValue     CompletionKind = 12
+	CompletionReference CompletionKind = 18
+)
+
+// TextEdit replaces a range.
+type TextEdit struct {
+	Range   text.Range `json:"range"`
+	NewText string     `json:"newText"`
+}
+
+// Location is a range of a document.
+type Location struct {
+	URI   string     `json:"uri"`
+	Range text.Range `json:"range"`
+}
+
+// InlayHint is a text that the editor shows in a line.
+type InlayHint struct {
+	Position    text.Position `json:"position"`
+	Label       string        `json:"label"`
+	Tooltip     string        `json:"tooltip,omitempty"`
+	PaddingLeft bool          `json:"paddingLeft"`
+}
+
+// WorkspaceEdit changes documents, by their URIs.
+type WorkspaceEdit struct {
+	Changes map[string][]TextEdit `json:"changes"`
+}
+
+// QuickFix is the kind of a code action that corrects a problem.
+const QuickFix = "quickfix"
+
+// CodeAction is a change that corrects a diagnostic.
+type CodeAction struct {
+	Title       string        `json:"title"`
+	Kind        string        `json:"kind"`
+	Diagnostics []Diagnostic  `json:"diagnostics"`
+	Edit        WorkspaceEdit `json:"edit"`
 }

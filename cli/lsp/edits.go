@@ -1,0 +1,120 @@
+package lsp
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/cli/lsp/analysis"
+	"github.com/virtward/virtward/cli/lsp/outline"
+	"github.com/virtward/virtward/cli/lsp/protocol"
+	"github.com/virtward/virtward/cli/lsp/text"
+	"github.com/virtward/virtward/fieldpath"
+)
+
+// quickFixes are the corrections of the problems at a range.
+func quickFixes(s *server, d *document, p *protocol.TextDocumentParams) any {
+	actions := []protocol.CodeAction{}
+	o := outline.Parse(d.String())
+	for _, fix := range d.result.Fixes {
+		problem := diagnosticOf(d.Text, s.encoding, analysis.Problem{Position: fix.Position})
+		if problem.Range.End.Line < p.Range.Start.Line || problem.Range.Start.Line > p.Range.End.Line {
+			continue
+		}
+		at := d.Offset(problem.Range.Start, s.encoding)
+		f, ok := o.Find(o.DocumentAt(at), fix.Field)
+		if !ok || !f.Key.Contains(at) && !f.Value.Contains(at) {
+			continue // the value is that of a layer
+		}
+		var found []protocol.Diagnostic
+		for _, other := range d.result.Problems {
+			if other.Position == fix.Position && other.Rule == fix.Rule {
+				found = append(found, diagnosticOf(d.Text, s.encoding, other))
+			}
+		}
+		add := func(title string, span outline.Span, replacement string) {
+			actions = append(actions, protocol.CodeAction{
+				Title: title, Kind: protocol.QuickFix, Diagnostics: found,
+				Edit: protocol.WorkspaceEdit{Changes: map[string][]protocol.TextEdit{d.uri: {{Range: s.rangeOf(d.Text, span), NewText: replacement}}}},
+			})
+		}
+		if fix.Name != "" && f.Key.To > f.Key.From {
+			add("Rename the field to "+fix.Name, f.Key, fix.Name)
+		}
+		for _, value := range fix.Values {
+			if f.Value.To > f.Value.From && !f.Block {
+				add("Set the value to "+value, f.Value, inYAML(value))
+			}
+		}
+	}
+	return actions
+}
+
+// plainWord is a text that YAML reads as a string without quotes.
+var plainWord = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._/-]*$`)
+
+// inYAML returns a string as a scalar of YAML.
+func inYAML(value string) string {
+	switch strings.ToLower(value) {
+	case "true", "false", "yes", "no", "on", "off", "y", "n", "null":
+		return strconv.Quote(value)
+	}
+	if plainWord.MatchString(value) {
+		return value
+	}
+	return strconv.Quote(value)
+}
+
+var (
+	// parameter is a name of a parameter of a template.
+	parameter = regexp.MustCompile(`^[a-zA-Z0-9_]{1,253}$`)
+	// parameterUse is the use of a parameter in a template, as a text or as a value.
+	parameterUse = regexp.MustCompile(`\$\{\{?([a-zA-Z0-9_]+)\}\}?`)
+)
+
+// rename renames a parameter of a template, where it is defined and everywhere where it is used.
+func rename(s *server, d *document, p *protocol.TextDocumentParams) any {
+	content := d.String()
+	offset := d.Offset(p.Position, s.encoding)
+	o := outline.Parse(content)
+	document := o.DocumentAt(offset)
+	if kindOf(o, document).Kind != apikinds.VirtualMachineTemplate || !parameter.MatchString(p.NewName) {
+		return nil
+	}
+	var spans []outline.Span
+	var names []string
+	for _, f := range o.Fields {
+		if f.Document == document && fieldpath.Fields(f.Path) == "spec.parameters.name" {
+			span := f.Value
+			if written := content[span.From:span.To]; written != o.Text(f) {
+				span = outline.Span{From: span.From + 1, To: span.To - 1}
+			}
+			spans, names = append(spans, span), append(names, o.Text(f))
+		}
+	}
+	for _, m := range parameterUse.FindAllStringSubmatchIndex(content, -1) {
+		if o.DocumentAt(m[0]) == document {
+			spans, names = append(spans, outline.Span{From: m[2], To: m[3]}), append(names, content[m[2]:m[3]])
+		}
+	}
+	old := ""
+	for i, span := range spans {
+		if span.Contains(offset) {
+			old = names[i]
+		}
+	}
+	if old == "" {
+		return nil
+	}
+	edits := []protocol.TextEdit{}
+	for i, span := range spans {
+		if names[i] == p.NewName {
+			return nil // two parameters would have the same name
+		}
+		if names[i] == old {
+			edits = append(edits, protocol.TextEdit{Range: text.Range{Start: d.Position(span.From, s.encoding), End: d.Position(span.To, s.encoding)}, NewText: p.NewName})
+		}
+	}
+	return protocol.WorkspaceEdit{Changes: map[string][]protocol.TextEdit{d.uri: edits}}
+}
