@@ -222,7 +222,37 @@ await open({ files: [file('vm.yaml', '')] })
 await settled()
 check(await input.getAttribute('maxlength') === String(1 << 20), 'the editor takes more than a file may have')
 
-// Examples, at two widths and in two schemes: nothing is wider than the page, and all texts have contrast.
+// A lesson: its requirements, a wrong policy, a right one, a reload, and the next lesson.
+await page.locator('#lessons').selectOption('first-policy')
+await page.locator('#lesson-state', { hasText: 'requirements are met' }).waitFor()
+check(await page.locator('#requirements .deny-item').count() === 2, 'the requirements that the first policy misses are not shown')
+check(await page.locator('#lesson-text code').count() > 2 && await page.locator('#lesson-hint code').count() > 0, 'code in the text of a lesson is no code')
+await type('"true"', "vm.spec.domain.memory.guest != '12Gi'")
+check(/of 5 requirements/.test(await page.textContent('#lesson-state')), 'a policy that denies 12Gi only solves the lesson')
+await type("vm.spec.domain.memory.guest != '12Gi'", "quantity(vm.spec.domain.memory.guest).compareTo(quantity('8Gi')) <= 0")
+check(await page.textContent('#lesson-state') === 'Solved', `the lesson is ${await page.textContent('#lesson-state')}`)
+await shot('lesson')
+await page.reload()
+await page.locator('#lesson-state', { hasText: 'Solved' }).waitFor()
+check((await page.textContent('#lessons')).includes('1. Your first policy ✓'), 'a lesson that was solved has no mark')
+await page.locator('#lesson-next').click()
+await page.locator('#lesson-title', { hasText: 'Lesson 2 of 12' }).waitFor()
+await page.locator('#lesson-state', { hasText: 'requirements are met' }).waitFor()
+check(await page.evaluate(() => document.activeElement.id === 'lesson'), 'the next lesson does not have the focus')
+await page.locator('#lesson-hint summary').click()
+
+// Examples and lessons, at two widths and in two schemes: nothing is wider than the page, and all texts have contrast.
+for (const width of [400, 1280]) {
+  await page.setViewportSize({ width, height: 900 })
+  check(await page.evaluate(() => document.documentElement.scrollWidth) <= width, `a lesson is wider than ${width}`)
+  for (const colorScheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme })
+    for (const pale of await page.evaluate(paleTexts)) problems.push(`lesson, ${colorScheme}: ${pale}`)
+  }
+  await shot(`lesson-${width}`)
+}
+await page.locator('#lesson-leave').click()
+check(await page.locator('#lesson').isHidden(), 'the lessons cannot be left')
 await page.locator('#examples').selectOption({ index: 1 })
 await settled()
 for (const width of [400, 1280]) {

@@ -17,12 +17,14 @@ import (
 
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/playground/answers"
+	"github.com/virtward/virtward/cli/playground/lessons"
 )
 
 // command has the flags of playground.
 type command struct {
 	program options.Program
 	files   []string
+	lesson  string
 	port    int
 }
 
@@ -37,7 +39,7 @@ func NewCommand(program options.Program) *cobra.Command {
 playground serves a page on 127.0.0.1, and prints its link. The page has the virtual machines, the objects that they refer to, the
 policies and their suites. It shows the effective virtual machine with the source of each field, for several hypervisors and
 architectures side by side; the findings at their lines; and the results of the suites. They are those of explain, policy lint
-and policy test.
+and policy test. Twelve lessons teach policies: each has a task, and the page checks its solution.
 
 The link works once, in one browser. Nothing leaves this machine: the page reads no cluster, no other site, and no files but
 those of -f, which it does not change. It ends with Ctrl+C.`,
@@ -45,11 +47,16 @@ those of -f, which it does not change. It ends with Ctrl+C.`,
   PROGRAM playground
 
   # Begin with a virtual machine, its instancetype and a policy
-  PROGRAM playground -f vm.yaml -f u1.yaml -f policy.yaml`),
+  PROGRAM playground -f vm.yaml -f u1.yaml -f policy.yaml
+
+  # Begin with a lesson
+  PROGRAM playground --lesson first-policy`),
 		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
 	cmd.Flags().StringSliceVarP(&c.files, "filename", "f", nil, "Files to begin with")
+	cmd.Flags().StringVar(&c.lesson, "lesson", "", "Lesson to begin with: "+strings.Join(lessons.Names(), ", "))
+	options.CompleteFlags(cmd, map[string][]string{"lesson": lessons.Names()})
 	cmd.Flags().IntVar(&c.port, "port", 0, "Port of the page; 0 for a free one")
 	return cmd
 }
@@ -57,6 +64,12 @@ those of -f, which it does not change. It ends with Ctrl+C.`,
 func (c *command) validate(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return options.Usagef("playground has no arguments: %q: use -f for files%s", strings.Join(args, " "), options.SeeHelp(cmd))
+	}
+	if c.lesson != "" && lessons.Find(c.lesson) == nil {
+		return options.Usagef("--lesson %s: unknown lesson: the known ones are %s", c.lesson, strings.Join(lessons.Names(), ", "))
+	}
+	if c.lesson != "" && len(c.files) > 0 {
+		return options.Usagef("--lesson has files of its own: leave out -f%s", options.SeeHelp(cmd))
 	}
 	if c.port < 0 || c.port > 65535 {
 		return options.Usagef("--port %d: must be from 0 to 65535", c.port)
@@ -69,6 +82,7 @@ func (c *command) run(ctx context.Context) error {
 	if len(c.files) > 0 {
 		start.Files = nil
 	}
+	start.Lesson = c.lesson
 	for _, name := range c.files {
 		text, err := read(name)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/cli/explanation"
+	"github.com/virtward/virtward/cli/playground/lessons"
 	"github.com/virtward/virtward/cli/subjects"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
@@ -50,6 +51,8 @@ type Question struct {
 	Trace bool `json:"trace,omitempty"`
 	// Values are values for the parameters of VirtualMachineTemplates.
 	Values map[string]string `json:"values,omitempty"`
+	// Lesson is the name of a lesson that the files are to solve; empty for none.
+	Lesson string `json:"lesson,omitempty"`
 }
 
 // File is a text with the name that suites use for it.
@@ -77,6 +80,8 @@ type Answer struct {
 	Problems []policytest.Problem `json:"problems"`
 	// Tests is the report of policy test; nil without a suite.
 	Tests *Tests `json:"tests"`
+	// Lesson says whether the files solve the lesson of the question; nil without one.
+	Lesson *Learned `json:"lesson,omitempty"`
 }
 
 // Explained is the result of explain for one platform.
@@ -138,6 +143,9 @@ func (q *Question) Check() error {
 	if q.KubeVirtVersion != "" && !slices.Contains(schemas.Minors(), q.KubeVirtVersion) {
 		return fmt.Errorf("kubeVirtVersion: unknown version %.80q: the known ones are %s", q.KubeVirtVersion, strings.Join(schemas.Minors(), ", "))
 	}
+	if q.Lesson != "" && lessons.Find(q.Lesson) == nil {
+		return fmt.Errorf("lesson: unknown lesson %.80q", q.Lesson)
+	}
 	return nil
 }
 
@@ -193,6 +201,9 @@ func (a *Answerer) Answer(ctx context.Context, q *Question) (*Answer, error) {
 		answer.Platforms = append(answer.Platforms, e)
 	}
 	if err := a.test(ctx, q, answer); err != nil {
+		return nil, err
+	}
+	if answer.Lesson, err = a.learned(ctx, q); err != nil {
 		return nil, err
 	}
 	return answer, ctx.Err()
@@ -299,6 +310,9 @@ func (a *Answerer) test(ctx context.Context, q *Question, answer *Answer) error 
 	}
 	files := folder(q.Files)
 	answer.Problems = append([]policytest.Problem{}, runner.Lint(policytest.LoadPolicies(files, root))...)
+	if q.Lesson != "" { // advice such as that a description is missing distracts from the task
+		answer.Problems = slices.DeleteFunc(answer.Problems, func(p policytest.Problem) bool { return p.Warning })
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/virtward/virtward/api/architectures"
+	"github.com/virtward/virtward/cli/playground/lessons"
 	"github.com/virtward/virtward/examples"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies/library"
@@ -34,6 +35,10 @@ type Start struct {
 	MaxFile          int       `json:"maxFile"`
 	MaxBytes         int       `json:"maxBytes"`
 	Examples         []Example `json:"examples"`
+	// Lessons are the lessons, in their order.
+	Lessons []lessons.Lesson `json:"lessons"`
+	// Lesson is the name of the lesson to begin with; empty for none.
+	Lesson string `json:"lesson,omitempty"`
 }
 
 // Example is one that the page offers.
@@ -49,7 +54,7 @@ func NewStart() Start {
 	all := append(tour(), libraryExamples()...)
 	return Start{
 		Files: all[0].Files, Hypervisors: platform.HypervisorNames(), Architectures: architectures.Names(), KubeVirtVersions: schemas.Minors(),
-		MaxPlatforms: MaxPlatforms, MaxFiles: MaxFiles, MaxFile: MaxFile, MaxBytes: MaxBytes, Examples: all,
+		MaxPlatforms: MaxPlatforms, MaxFiles: MaxFiles, MaxFile: MaxFile, MaxBytes: MaxBytes, Examples: all, Lessons: lessons.All(),
 	}
 }
 

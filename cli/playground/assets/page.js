@@ -5,9 +5,10 @@ import { connect, evaluate } from './evaluator.js'
 import { pack, unpack } from './share.js'
 import { problemsOf } from './problems.js'
 import { views } from './views.js'
+import { fillLessons, showLesson } from './lessons.js'
 
 const $ = (id) => document.getElementById(id)
-const state = { files: [], active: 0, platforms: [{ hypervisor: '', architecture: '' }], version: '', values: '', view: views[0].id, shown: 'all' }
+const state = { files: [], active: 0, platforms: [{ hypervisor: '', architecture: '' }], version: '', values: '', view: views[0].id, shown: 'all', lesson: '' }
 const stored = 'virtward-playground-state'
 let start
 let editor
@@ -56,12 +57,15 @@ async function begin() {
 // restore takes the state of this tab before a reload, or the files of the start.
 function restore() {
   state.files = start.files.map((f) => ({ ...f }))
+  const first = start.lessons.find((l) => l.name === start.lesson)
+  if (first) Object.assign(state, { lesson: first.name, files: first.files.map((f) => ({ ...f })) })
   try {
     const before = JSON.parse(sessionStorage.getItem(stored))
     if (before?.files?.length) Object.assign(state, before)
   } catch {
     sessionStorage.removeItem(stored)
   }
+  if (!start.lessons.some((l) => l.name === state.lesson)) state.lesson = ''
 }
 
 // adopt takes the state of a fragment, and returns whether it has one.
@@ -73,6 +77,7 @@ async function adopt(fragment) {
     if (sizes.some((s) => s > start.maxFile) || sizes.reduce((a, b) => a + b, 0) > start.maxBytes) throw new Error(`The files of the link have more than ${start.maxFile >> 10} KiB each, or more than ${start.maxBytes >> 10} KiB together.`)
     state.files = shared.files.slice(0, start.maxFiles)
     state.active = 0
+    state.lesson = ''
     state.version = start.kubeVirtVersions.includes(shared.version) ? shared.version : ''
     state.values = shared.values
     const known = (p) => ['', ...start.hypervisors].includes(p.hypervisor) && ['', ...start.architectures].includes(p.architecture)
@@ -87,9 +92,9 @@ async function adopt(fragment) {
 }
 
 function save() {
-  const { files, active, platforms, version, values, view, shown } = state
+  const { files, active, platforms, version, values, view, shown, lesson } = state
   try {
-    sessionStorage.setItem(stored, JSON.stringify({ files, active, platforms, version, values, view, shown }))
+    sessionStorage.setItem(stored, JSON.stringify({ files, active, platforms, version, values, view, shown, lesson }))
   } catch {
     sessionStorage.removeItem(stored) // the files are larger than what the browser keeps
   }
@@ -104,6 +109,17 @@ function fillControls() {
     const chosen = start.examples[Number(e.target.value)]
     state.files = chosen.files.map((f) => ({ ...f }))
     state.active = 0
+    state.lesson = ''
+    say('')
+    showAll()
+    ask()
+  })
+  fillLessons(start.lessons, (name) => {
+    const chosen = start.lessons.find((l) => l.name === name)
+    state.lesson = chosen ? name : ''
+    if (chosen) Object.assign(state, { files: chosen.files.map((f) => ({ ...f })), active: 0, values: '', platforms: [{ hypervisor: '', architecture: '' }] })
+    $('examples').value = ''
+    answer = undefined
     say('')
     showAll()
     ask()
@@ -194,6 +210,7 @@ function showAll() {
   if (state.values !== '') $('parameters').open = true
   $('add').disabled = state.files.length >= start.maxFiles
   $('remove').disabled = state.files.length < 2
+  showLesson(start.lessons, state.lesson, answer?.lesson)
   showFiles()
   showPlatforms()
   showResult()
@@ -301,13 +318,14 @@ async function ask() {
   const trace = state.view === 'trace'
   $('status').classList.add('old')
   try {
-    const found = await evaluate({ files: state.files, platforms: state.platforms, kubeVirtVersion: state.version, trace, values: valuesOf(state.values) }, mine.signal)
+    const found = await evaluate({ files: state.files, platforms: state.platforms, kubeVirtVersion: state.version, trace, values: valuesOf(state.values), lesson: state.lesson }, mine.signal)
     if (running !== mine) return
     answer = { ...found, traced: trace }
     problems = problemsOf(answer)
     say('', true)
     $('status').textContent = summary(Math.round(performance.now() - begun))
     $('status').classList.remove('old')
+    showLesson(start.lessons, state.lesson, answer.lesson)
     showFiles()
     showResult()
   } catch (e) {

@@ -1,0 +1,2 @@
+// Command gen writes the page of the lessons: gen PAGE.
+package main
