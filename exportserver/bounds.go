@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/virtward/virtward/limits/memory"
+	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/vmdk"
@@ -28,8 +29,13 @@ func Bounds() []memory.Bound {
 			Reason: fmt.Sprintf("of the %d disks that were read last", maxOpen),
 		},
 		{
-			Name: "exportserver/answers", Subject: "downloads", Bytes: MaxAnswers * vmdk.PipelineBytes,
+			Name: "exportserver/answers", Subject: "downloads", Bytes: downloads(),
 			Reason: fmt.Sprintf("%d at the same time, each with the grains that are read, compressed and sent", MaxAnswers),
 		},
 	}
+}
+
+// downloads bounds the memory of all downloads. An artifact needs a compressor for each, and has no tables.
+func downloads() int64 {
+	return max(MaxAnswers*vmdk.PipelineBytes, MaxAnswers*oci.CompressorBytes-MaxTables*vmdk.TableBytes)
 }

@@ -24,6 +24,8 @@ type Plan struct {
 	Template *v1beta1.VirtualMachineTemplate `json:"template"`
 	// Hardware is that of the instancetype; nil if it is not known.
 	Hardware *ovf.Hardware `json:"hardware,omitempty"`
+	// Format is what is made; an OVA if it is empty.
+	Format v1beta1.ExportFormat `json:"format,omitempty"`
 	// KeepUserData keeps the data of cloud-init with its secrets.
 	KeepUserData bool `json:"keepUserData,omitempty"`
 	// Disks are the volumes of the template that have content.
@@ -37,6 +39,28 @@ type Plan struct {
 	Serving         transfer.Serving `json:"serving"`
 	// StatusToken is what requests for the status, and for nothing else, must have. It is not secret to who reads the status of the export.
 	StatusToken string `json:"statusToken,omitempty"`
+}
+
+// The paths of what is served.
+const (
+	pathOVA      = "/export.ova"
+	pathArtifact = "/export.oci.tar"
+)
+
+// PathOf is the path of an export.
+func PathOf(format v1beta1.ExportFormat) string {
+	if format == v1beta1.ExportOCI {
+		return pathArtifact
+	}
+	return pathOVA
+}
+
+// FileOf is the name of the file of an export of a template.
+func FileOf(format v1beta1.ExportFormat, template string) string {
+	if format == v1beta1.ExportOCI {
+		return ovf.Name(template) + ".oci.tar"
+	}
+	return ovf.Name(template) + ".ova"
 }
 
 // Disk is a raw image at a URL, or a file or a block device of a volume.
@@ -62,6 +86,9 @@ func Parse(data []byte) (*Plan, error) {
 func (p *Plan) Validate() (found field.ErrorList) {
 	if p.Template == nil {
 		found = append(found, field.Required(field.NewPath("template"), "it is what is exported"))
+	}
+	if p.Format != "" && p.Format != v1beta1.ExportOVA && p.Format != v1beta1.ExportOCI {
+		found = append(found, field.NotSupported(field.NewPath("format"), p.Format, []v1beta1.ExportFormat{v1beta1.ExportOVA, v1beta1.ExportOCI}))
 	}
 	permitted, err := p.Sources.Permitted()
 	if err != nil {

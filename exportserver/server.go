@@ -18,7 +18,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/exportserver/rawfile"
+	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/archive"
 	"github.com/virtward/virtward/ovf/transfer"
@@ -62,7 +65,7 @@ type Options struct {
 	Pause time.Duration
 }
 
-// Server serves an OVA. Create it with New, and measure its disks with Run.
+// Server serves an OVA or an OCI artifact. Create it with New, and measure its disks with Run.
 type Server struct {
 	Options
 
@@ -125,7 +128,7 @@ func (s *Server) Measure(ctx context.Context) error {
 	s.change(func(status *Status) { status.Phase = PhaseMeasuring })
 	s.closeFiles()
 	begun := time.Now()
-	a, export, err := s.measure(ctx)
+	a, err := s.measure(ctx)
 	if err != nil {
 		s.fail(err)
 		return err
@@ -133,33 +136,68 @@ func (s *Server) Measure(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.archive = a
-	s.status.Phase, s.status.Name, s.status.Size, s.status.Tag, s.status.Files = PhaseReady, ovf.Name(export.Template.Name)+".ova", a.Size(), a.Tag(), a.Files
+	s.status.Phase, s.status.Name, s.status.Size, s.status.Tag, s.status.Files = PhaseReady, FileOf(s.Plan.Format, s.Plan.Template.Name), a.Size(), a.Tag(), a.Files
 	s.status.Problem = nil
-	s.Log.Info("the disks are measured", "bytes", s.status.All, "ova", a.Size(), "seconds", int(time.Since(begun).Seconds()))
+	s.Log.Info("the disks are measured", "bytes", s.status.All, "file", a.Size(), "seconds", int(time.Since(begun).Seconds()))
 	return nil
 }
 
-func (s *Server) measure(ctx context.Context) (*archive.Archive, *ovf.Export, error) {
+func (s *Server) measure(ctx context.Context) (*archive.Archive, error) {
+	options := archive.Options{MaxTables: MaxTables, Progress: func(done, all int64) {
+		s.change(func(status *Status) { status.Done, status.All = done, all })
+		s.metrics.measured.Set(float64(done))
+	}}
+	if s.Plan.Format == v1beta1.ExportOCI {
+		object, created, err := ObjectOf(s.Plan.Template)
+		if err != nil {
+			return nil, err
+		}
+		contents, err := s.contents(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return archive.NewArtifact(object, created, contents, options) //nolint:wrapcheck // it names the volume
+	}
 	export, err := ovf.NewExport(s.Plan.Template, ovf.ExportOptions{Hardware: s.Plan.Hardware, KeepUserData: s.Plan.KeepUserData})
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // it names the field
+		return nil, err //nolint:wrapcheck // it names the field
 	}
 	s.change(func(status *Status) { status.Warnings = export.Warnings })
+	contents, err := s.contents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return archive.New(export, contents, options) //nolint:wrapcheck // it names the volume
+}
+
+// ObjectOf is a template as an artifact has it, and the time of the artifact: that of the template, so that each export has the same bytes.
+func ObjectOf(template *v1beta1.VirtualMachineTemplate) (object *oci.Object, created string, err error) {
+	template = template.DeepCopy()
+	template.APIVersion, template.Kind = v1beta1.GroupVersion.String(), apikinds.VirtualMachineTemplate
+	data, err := json.Marshal(template)
+	if err != nil {
+		return nil, "", fmt.Errorf("encoding the template: %w", err)
+	}
+	if !template.CreationTimestamp.IsZero() {
+		created = template.CreationTimestamp.UTC().Format(time.RFC3339)
+	}
+	object, err = oci.NewObject(data)
+	return object, created, err //nolint:wrapcheck // it names the field
+}
+
+// contents opens the disks.
+func (s *Server) contents(ctx context.Context) (map[string]archive.Content, error) {
 	contents := map[string]archive.Content{}
 	from := &origin{ctx: ctx, client: s.Client}
 	for i := range s.Plan.Disks {
 		d := &s.Plan.Disks[i]
 		content, err := s.open(from, d)
 		if err != nil {
-			return nil, nil, fmt.Errorf("the volume %s: %w", d.Volume, err)
+			return nil, fmt.Errorf("the volume %s: %w", d.Volume, err)
 		}
 		contents[d.Volume] = content
 	}
-	a, err := archive.New(export, contents, archive.Options{MaxTables: MaxTables, Progress: func(done, all int64) {
-		s.change(func(status *Status) { status.Done, status.All = done, all })
-		s.metrics.measured.Set(float64(done))
-	}})
-	return a, export, err //nolint:wrapcheck // it names the volume
+	return contents, nil
 }
 
 // open opens a disk.
@@ -244,7 +282,7 @@ func (s *Server) Route(r *http.Request) http.Handler {
 		return http.HandlerFunc(s.serveStatus)
 	case "/metrics":
 		return s.Scrapes
-	case "/export.ova":
+	case PathOf(s.Plan.Format):
 		return http.HandlerFunc(s.serve)
 	}
 	return nil
@@ -286,9 +324,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	reader := &failing{Reader: a.Reader()}
 	defer reader.Close()
+	mediaType := "application/ovf"
+	if s.Plan.Format == v1beta1.ExportOCI {
+		mediaType = "application/x-tar"
+	}
 	h := w.Header()
 	h.Set("ETag", `"`+a.Tag()+`"`)
-	h.Set("Content-Type", "application/ovf")
+	h.Set("Content-Type", mediaType)
 	h.Set("Content-Disposition", `attachment; filename="`+status.Name+`"`)
 	h.Set("Cache-Control", "no-store")
 	sent := &sender{ResponseWriter: w, control: control, sum: sha256.New(), count: s.metrics.sent}

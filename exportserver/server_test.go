@@ -386,7 +386,7 @@ func TestParseStatus(t *testing.T) {
 		`{"phase":"Failed"}`: "it has failed without a problem",
 		`{"phase":"Failed","problem":{"reason":"A","message":"` + strings.Repeat("a", maxMessage+1) + `","permanent":true}}`: "the message of the problem has more than 1024 bytes",
 		`{"phase":"Measuring","done":3,"all":2}`:                                      "done, all or size is not possible",
-		`{"phase":"Measuring","files":[` + strings.Repeat("{},", MaxDisks+2) + `{}]}`: "it has more than 66 files",
+		`{"phase":"Measuring","files":[` + strings.Repeat("{},", MaxDisks+4) + `{}]}`: "it has more than 68 files",
 		`{"other":1}`: "unknown field",
 	} {
 		if _, err := ParseStatus([]byte(text)); (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(err.Error(), "the status: ") || !strings.Contains(err.Error(), want)) {

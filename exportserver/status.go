@@ -48,6 +48,9 @@ type Status struct {
 	Problem   *transfer.Problem `json:"problem,omitempty"`
 }
 
+// maxSmallFiles bounds the files of an export that are not disks.
+const maxSmallFiles = 4
+
 // validTag is the form of the tag of an archive.
 var validTag = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
@@ -74,8 +77,8 @@ func (s *Status) validate() error {
 		return errors.New("done, all or size is not possible")
 	case s.Phase == PhaseReady && (s.Size == 0 || s.Name == "" || !validTag.MatchString(s.Tag)):
 		return errors.New("it is ready without a size, a name or a tag")
-	case len(s.Files) > MaxDisks+2:
-		return fmt.Errorf("it has more than %d files", MaxDisks+2)
+	case len(s.Files) > MaxDisks+maxSmallFiles:
+		return fmt.Errorf("it has more than %d files", MaxDisks+maxSmallFiles)
 	case s.Problem != nil && len(s.Problem.Message) > maxMessage:
 		return fmt.Errorf("the message of the problem has more than %d bytes", maxMessage)
 	}

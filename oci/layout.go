@@ -11,34 +11,49 @@ import (
 // layoutFile is the content of the file that names the version of the layout.
 const layoutFile = `{"imageLayoutVersion":"1.0.0"}`
 
+// LayoutFile is a file of a layout.
+type LayoutFile struct {
+	Name string
+	// Size is in bytes.
+	Size int64
+	// Content is nil for a layer.
+	Content []byte
+	// Layer is that of the file; nil for other files.
+	Layer *Descriptor
+}
+
+// Layout returns the files of the archive that KubeVirt's exporter serves for one manifest, in its order.
+func Layout(index Blob, packed *Packed) []LayoutFile {
+	files := []LayoutFile{{Name: v1.ImageLayoutFile, Content: []byte(layoutFile)}, {Name: v1.ImageIndexFile, Content: index.Content}}
+	for _, blob := range []Blob{packed.Manifest, packed.Config} {
+		files = append(files, LayoutFile{Name: blobPath(&blob.Descriptor), Content: blob.Content})
+	}
+	for i := range files {
+		files[i].Size = int64(len(files[i].Content))
+	}
+	for i := range packed.Layers {
+		d := &packed.Layers[i]
+		files = append(files, LayoutFile{Name: blobPath(d), Size: d.Size, Layer: d})
+	}
+	return files
+}
+
 // WriteLayout writes the archive that KubeVirt's exporter serves for one manifest: an OCI layout whose index.json is the index of the
 // artifact. The function writes the compressed bytes of a layer.
 func WriteLayout(w io.Writer, index Blob, packed *Packed, layer func(io.Writer, *Descriptor) error) error {
 	archive := tar.NewWriter(w)
-	file := func(name string, size int64, write func(io.Writer) error) error {
-		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644}); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	for _, file := range Layout(index, packed) {
+		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: file.Name, Size: file.Size, Mode: 0o644}); err != nil {
+			return fmt.Errorf("%s: %w", file.Name, err)
 		}
-		return write(archive)
-	}
-	content := func(content []byte) func(io.Writer) error {
-		return func(w io.Writer) error { _, err := w.Write(content); return err } //nolint:wrapcheck // of the caller's writer
-	}
-	if err := file(v1.ImageLayoutFile, int64(len(layoutFile)), content([]byte(layoutFile))); err != nil {
-		return err
-	}
-	if err := file(v1.ImageIndexFile, index.Size, content(index.Content)); err != nil {
-		return err
-	}
-	for _, blob := range []Blob{packed.Manifest, packed.Config} {
-		if err := file(blobPath(&blob.Descriptor), blob.Size, content(blob.Content)); err != nil {
-			return err
+		var err error
+		if file.Layer != nil {
+			err = layer(archive, file.Layer)
+		} else {
+			_, err = archive.Write(file.Content)
 		}
-	}
-	for i := range packed.Layers {
-		d := &packed.Layers[i]
-		if err := file(blobPath(d), d.Size, func(w io.Writer) error { return layer(w, d) }); err != nil {
-			return err
+		if err != nil {
+			return err //nolint:wrapcheck // of the caller's writer
 		}
 	}
 	if err := archive.Close(); err != nil {

@@ -103,6 +103,9 @@ func NewIndex(all []*Packed, created string) (Blob, error) {
 	return blobOf(v1.MediaTypeImageIndex, content), nil
 }
 
+// CompressorBytes bounds the memory of a compressor: its history, of two windows of 8 MiB, its tables and its blocks.
+const CompressorBytes = 20 << 20
+
 // NewCompressor returns a writer that compresses as KubeVirt's exporter does. The same bytes give the same bytes, as long as the
 // version of the library is the same.
 func NewCompressor(w io.Writer) (*zstd.Encoder, error) {

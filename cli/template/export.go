@@ -1,9 +1,12 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,6 +34,8 @@ type exporting struct {
 	template, name, to           string
 	ttl, timeout                 time.Duration
 	keep, overwrite, portForward bool
+	// userData keeps the data for cloud-init.
+	userData bool
 
 	cluster *offline.Cluster
 	exports dynamic.ResourceInterface
@@ -42,12 +47,15 @@ func newExport(program options.Program) *cobra.Command {
 	x := &exporting{program: program, Sources: options.NewSources(), pause: watchPause}
 	cmd := &cobra.Command{
 		Use:   "export NAME --to FILE",
-		Short: "Download a template and its disks as an OVA",
-		Long: `Download a template and its disks as an OVA.
+		Short: "Download a template and its disks as an OVA or an OCI artifact",
+		Long: `Download a template and its disks as an OVA or, if the name of the file ends in .tar, as an OCI artifact in an image layout.
 
 export creates a VirtualMachineTemplateExport with the name of the template, and waits until the cluster has read the disks. Then it
-downloads the OVA, verifies its digest and deletes the export. No OVA is stored in the cluster: the server makes it while you download
+downloads the file, verifies its digest and deletes the export. No file is stored in the cluster: the server makes it while you download
 it. If an export with this name exists, it is used. The command deletes it only if an earlier call created it.
+
+An artifact is that of KubeVirt's exporter. It has the data for cloud-init with its passwords and keys: it needs --keep-user-data. By
+default, an OVA does not have them.
 
 A download continues after broken connections. If the command is interrupted, call it again: it continues with the part beside the
 file, which has .part at the end of its name. The file appears when it is complete.
@@ -63,6 +71,9 @@ ova create makes an OVA of images on this machine, and template push writes to a
 		Example: program.Examples(`  # Download a template
   PROGRAM template export fedora -n templates --to fedora.ova
 
+  # Download a template as an OCI artifact, as KubeVirt exports it
+  PROGRAM template export fedora -n templates --to fedora.oci.tar --keep-user-data
+
   # Keep the export, so that others can download the same OVA for a day
   PROGRAM template export fedora -n templates --to fedora.ova --keep --ttl 24h`),
 		Args:              x.validate,
@@ -70,11 +81,12 @@ ova create makes an OVA of images on this machine, and template push writes to a
 		ValidArgsFunction: (&source{Sources: x.Sources}).completeNames,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&x.to, "to", "", "File to write; required")
+	flags.StringVar(&x.to, "to", "", "File to write: .tar for an OCI artifact, any other name for an OVA; required")
 	flags.StringVar(&x.name, "name", "", "Name of the export; that of the template if empty")
 	flags.DurationVar(&x.ttl, "ttl", 0, "Time after which the cluster deletes the export, such as 24h; that of the cluster if 0")
 	flags.DurationVar(&x.timeout, "timeout", 0, "Time to wait until the disks are read; 0 waits without a limit")
 	flags.BoolVar(&x.keep, "keep", false, "Do not delete the export after the download")
+	flags.BoolVar(&x.userData, "keep-user-data", false, "Keep the data for cloud-init with its passwords and keys")
 	flags.BoolVar(&x.overwrite, "overwrite", false, "Replace the file if it exists")
 	flags.BoolVar(&x.portForward, "port-forward", false, "Connect through the API server, also if the export has a link outside of the cluster")
 	options.AddClusterFlags(cmd, x.Config, "", "Namespace of the template and of the export")
@@ -87,12 +99,22 @@ func (x *exporting) validate(cmd *cobra.Command, args []string) error {
 		return options.Usagef("name one template%s", options.SeeHelp(cmd))
 	case x.to == "":
 		return options.Usagef("--to is required: the file to write")
+	case x.format() == v1beta1.ExportOCI && !x.userData:
+		return options.Usagef("--to %s: an OCI artifact has the data for cloud-init with its passwords and keys: confirm it with --keep-user-data", x.to)
 	case x.ttl < 0 || x.ttl%time.Second != 0:
 		return options.Usagef("--ttl %s: use whole seconds", x.ttl)
 	case x.timeout < 0:
 		return options.Usagef("--timeout %s: must not be negative", x.timeout)
 	}
 	return nil
+}
+
+// format is what the name of the file says.
+func (x *exporting) format() v1beta1.ExportFormat {
+	if strings.EqualFold(filepath.Ext(x.to), ".tar") {
+		return v1beta1.ExportOCI
+	}
+	return v1beta1.ExportOVA
 }
 
 func (x *exporting) run(ctx context.Context, template string) error {
@@ -134,8 +156,11 @@ func (x *exporting) begin(ctx context.Context, namespace string) (*export, error
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1beta1.GroupVersion.String(), "kind": exportKind,
 		"metadata": map[string]any{"name": x.name, "namespace": namespace, "annotations": map[string]any{annotationDownload: "true"}},
-		"spec":     map[string]any{"templateRef": map[string]any{"name": x.template}, "format": "OVA"},
+		"spec":     map[string]any{"templateRef": map[string]any{"name": x.template}, "format": string(x.format())},
 	}}
+	if x.userData {
+		_ = unstructured.SetNestedField(object.Object, true, "spec", "keepUserData") // spec is a map
+	}
 	if x.ttl > 0 {
 		_ = unstructured.SetNestedField(object.Object, x.ttl.String(), "spec", "ttl") // spec is a map
 	}
@@ -164,8 +189,10 @@ func (x *exporting) begin(ctx context.Context, namespace string) (*export, error
 		return nil, fmt.Errorf("the export %s/%s is being deleted: call the command again later, or name another export with --name", namespace, x.name)
 	case e.Spec.TemplateRef.Name != x.template:
 		return nil, fmt.Errorf("the export %s/%s is of the template %s: name another one with --name", namespace, x.name, e.Spec.TemplateRef.Name)
-	case e.Spec.Format != "" && e.Spec.Format != v1beta1.ExportOVA:
-		return nil, fmt.Errorf("the export %s/%s has the format %s, not OVA: name another one with --name", namespace, x.name, e.Spec.Format)
+	case cmp.Or(e.Spec.Format, v1beta1.ExportOVA) != x.format():
+		return nil, fmt.Errorf("the export %s/%s has the format %s, not %s: name another one with --name", namespace, x.name, cmp.Or(e.Spec.Format, v1beta1.ExportOVA), x.format())
+	case e.Spec.KeepUserData && !x.userData:
+		return nil, fmt.Errorf("the export %s/%s keeps the data for cloud-init with its passwords and keys: confirm it with --keep-user-data, or name another one with --name", namespace, x.name)
 	}
 	fmt.Fprintf(x.program.Streams.ErrOut, "using the export %s/%s\n", namespace, x.name)
 	return e, nil

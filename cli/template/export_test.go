@@ -308,6 +308,25 @@ func TestExportOfOthers(t *testing.T) {
 	}
 }
 
+// TestExportArtifact asks for an artifact by the name of the file, and needs a confirmation of its secrets.
+func TestExportArtifact(t *testing.T) {
+	c := newExportCluster(t)
+	to := filepath.Join(t.TempDir(), "mill.oci.tar")
+	if got := c.call(t, to); got.Code != 2 || !strings.Contains(got.ErrOut, "confirm it with --keep-user-data") || c.spec != nil {
+		t.Errorf("without a confirmation: %+v, and the export of %v", got, c.spec)
+	}
+	if got := c.call(t, to, "--keep-user-data"); got.Code != 0 {
+		t.Errorf("%+v", got)
+	}
+	if spec := fmt.Sprint(c.spec); !strings.HasPrefix(spec, "map[format:OCI keepUserData:true ") {
+		t.Errorf("got the export of %s", spec)
+	}
+	c.existing("mill", nil)
+	if got := c.call(t, to+"2.tar", "--keep-user-data"); got.Code != 1 || !strings.Contains(got.ErrOut, "has the format OVA, not OCI") {
+		t.Errorf("an export of an OVA: %+v", got)
+	}
+}
+
 // TestExportOutside downloads from a link outside of the cluster.
 func TestExportOutside(t *testing.T) {
 	c := newExportCluster(t)

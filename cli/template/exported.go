@@ -57,7 +57,7 @@ func (x *exporting) sourceNamespaces(ctx context.Context, namespace string) ([]s
 		return nil, fmt.Errorf("the template %s/%s: %w", namespace, x.template, err)
 	}
 	of := &v1beta1.VirtualMachineTemplateExport{}
-	of.Namespace = namespace
+	of.Namespace, of.Spec.Format = namespace, x.format()
 	var namespaces []string
 	for _, v := range exports.Evaluate(of, template).Volumes {
 		at := &v.Source

@@ -79,7 +79,7 @@ func TestProbe(t *testing.T) {
 			defer server.Close()
 			pod := &corev1.Pod{}
 			pod.Annotations, pod.Status.PodIP = map[string]string{exports.AnnotationStatusToken: token}, ip
-			status, err := templateexport.LiveProber{}.Status(t.Context(), pod, exports.Links("templates", material, &exports.Outside{}).Internal)
+			status, err := templateexport.LiveProber{}.Status(t.Context(), pod, exports.Links("templates", v1beta1.ExportOVA, material, &exports.Outside{}).Internal)
 			switch {
 			case c.want == "" && (err != nil || status.Phase != exportserver.PhaseReady || status.Completed != 3):
 				t.Errorf("got %+v, %v", status, err)

@@ -162,7 +162,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observed, d *decision) error 
 	if err != nil {
 		return err //nolint:wrapcheck // it names the step
 	}
-	d.progress.links, d.progress.token = exports.Links(o.request.Namespace, material, &r.Outside), exports.Servers.TokenName(suffix)
+	d.progress.links, d.progress.token = exports.Links(o.request.Namespace, o.request.Spec.Format, material, &r.Outside), exports.Servers.TokenName(suffix)
 	return r.remembers(ctx, o, &d.progress)
 }
 

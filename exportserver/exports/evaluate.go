@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/exportserver"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/templates"
@@ -33,7 +34,7 @@ type Outcome struct {
 	Fault *Fault
 	// Volumes are cloned, in the order of the OVA. They are known although one is in a namespace that the export does not name.
 	Volumes []Volume
-	// FileName is that of the OVA.
+	// FileName is that of the OVA or the artifact.
 	FileName string
 	Warnings []string
 }
@@ -67,14 +68,28 @@ func Evaluate(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.Virtua
 		o.Fault = fault(v1beta1.ReasonNotExportable, "the template %s: %s", template.Name, err)
 		return o
 	}
-	o.FileName = ovf.Name(export.Template.Name) + ".ova"
+	o.FileName = exportserver.FileOf(of.Spec.Format, template.Name)
+	volumes := make([]string, 0, len(export.Contents))
+	for i := range export.Contents {
+		volumes = append(volumes, export.Contents[i].Volume)
+	}
+	var warnings []string
 	for _, w := range export.Warnings {
-		if len(o.Warnings) < v1beta1.MaxImportNotes {
-			o.Warnings = append(o.Warnings, texts.ShortenCharacters(fmt.Sprintf("%s: %s: %s", w.Code, cmp.Or(w.Element, "template"), w.Message), v1beta1.MaxImportNote))
+		warnings = append(warnings, fmt.Sprintf("%s: %s: %s", w.Code, cmp.Or(w.Element, "template"), w.Message))
+	}
+	if of.Spec.Format == v1beta1.ExportOCI {
+		if volumes, warnings, err = layered(template); err != nil {
+			o.Fault = fault(v1beta1.ReasonNotExportable, "the template %s: %s", template.Name, err)
+			return o
 		}
 	}
-	if len(export.Contents) > v1beta1.MaxExportDisks {
-		o.Fault = fault(v1beta1.ReasonNotExportable, "the template has %d volumes with content, and at most %d are exported", len(export.Contents), v1beta1.MaxExportDisks)
+	for _, w := range warnings {
+		if len(o.Warnings) < v1beta1.MaxImportNotes {
+			o.Warnings = append(o.Warnings, texts.ShortenCharacters(w, v1beta1.MaxImportNote))
+		}
+	}
+	if len(volumes) > v1beta1.MaxExportDisks {
+		o.Fault = fault(v1beta1.ReasonNotExportable, "the template has %d volumes with content, and at most %d are exported", len(volumes), v1beta1.MaxExportDisks)
 		return o
 	}
 	for _, part := range []struct {
@@ -92,13 +107,13 @@ func Evaluate(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.Virtua
 		o.Fault = fault(v1beta1.ReasonNotExportable, "the template %s: %s", template.Name, err)
 		return o
 	}
-	for i := range export.Contents {
-		source, f := m.source(of, template, export.Contents[i].Volume)
+	for _, volume := range volumes {
+		source, f := m.source(of, template, volume)
 		if f != nil {
 			o.Fault = f
 			return o
 		}
-		o.Volumes = append(o.Volumes, Volume{export.Contents[i].Volume, *source})
+		o.Volumes = append(o.Volumes, Volume{volume, *source})
 	}
 	for i := range o.Volumes {
 		if o.Fault = Permitted(of, &o.Volumes[i].Source, o.Volumes[i].Name); o.Fault != nil {
@@ -106,6 +121,23 @@ func Evaluate(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.Virtua
 		}
 	}
 	return o
+}
+
+// layered are the volumes that an artifact has as layers, and what it does not have.
+func layered(template *v1beta1.VirtualMachineTemplate) (volumes, warnings []string, err error) {
+	object, _, err := exportserver.ObjectOf(served(template))
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // it names the field
+	}
+	for i := range object.Volumes {
+		v := &object.Volumes[i]
+		if v.Layered {
+			volumes = append(volumes, v.Name)
+			continue
+		}
+		warnings = append(warnings, "the artifact has no disk of the volume "+v.Name+": it has the reference to its source, as an artifact of KubeVirt")
+	}
+	return volumes, warnings, nil
 }
 
 // served is a template as the plan of a server has it.
@@ -126,6 +158,9 @@ type machine struct {
 					DataVolume *struct {
 						Name string `json:"name"`
 					} `json:"dataVolume"`
+					PersistentVolumeClaim *struct {
+						ClaimName string `json:"claimName"`
+					} `json:"persistentVolumeClaim"`
 				} `json:"volumes"`
 			} `json:"spec"`
 		} `json:"template"`
@@ -170,11 +205,16 @@ func (m *machine) source(of *v1beta1.VirtualMachineTemplateExport, template *v1b
 			at = i
 		}
 	}
-	if at < 0 || volumes[at].DataVolume == nil {
+	if at < 0 || volumes[at].DataVolume == nil && volumes[at].PersistentVolumeClaim == nil {
 		return nil, fault(v1beta1.ReasonNotExportable, "the volume %s: its name depends on a parameter", volume)
 	}
-	path := fmt.Sprintf("spec.virtualMachine.spec.template.spec.volumes[%d].dataVolume.name", at)
-	found := &v1beta1.ExportSource{Kind: apikinds.PersistentVolumeClaim, Name: volumes[at].DataVolume.Name} // a DataVolume has a claim with its name
+	path := fmt.Sprintf("spec.virtualMachine.spec.template.spec.volumes[%d]", at)
+	found := &v1beta1.ExportSource{Kind: apikinds.PersistentVolumeClaim}
+	if claim := volumes[at].PersistentVolumeClaim; claim != nil {
+		found.Name = claim.ClaimName
+	} else {
+		found.Name = volumes[at].DataVolume.Name // a DataVolume has a claim with its name
+	}
 	for i := range m.Spec.DataVolumeTemplates {
 		if t := &m.Spec.DataVolumeTemplates[i]; t.Metadata.Name == found.Name {
 			var f *Fault

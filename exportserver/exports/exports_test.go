@@ -149,7 +149,7 @@ func TestPod(t *testing.T) {
 	if read, err := exportserver.Parse(secret.Data[servers.KeyPlan]); err != nil || len(read.Disks) != 2 {
 		t.Errorf("the server reads %+v, %v", read, err)
 	}
-	if links := Links("templates", material, &Outside{}); links.Internal.URL != "https://virtward-ova-0123.templates.svc:8443/export.ova" || links.Internal.Cert != "certificate" || links.External != nil {
+	if links := Links("templates", v1beta1.ExportOVA, material, &Outside{}); links.Internal.URL != "https://virtward-ova-0123.templates.svc:8443/export.ova" || links.Internal.Cert != "certificate" || links.External != nil {
 		t.Errorf("got %+v", links)
 	}
 	outside := &Outside{Domain: "exports.example.com", Class: "public", Annotations: map[string]string{"a": "b"}, Namespaces: []string{"ingress"}, Authority: "authority"}
@@ -165,7 +165,7 @@ func TestPod(t *testing.T) {
 	if from := policy.Spec.Ingress[0].From; len(from) != 3 || from[2].NamespaceSelector.MatchExpressions[0].Values[0] != "ingress" {
 		t.Errorf("got the NetworkPolicy %+v", policy.Spec)
 	}
-	if links := Links("templates", material, outside); links.External.URL != "https://0123.exports.example.com/export.ova" || links.External.Cert != "authority" {
+	if links := Links("templates", v1beta1.ExportOVA, material, outside); links.External.URL != "https://0123.exports.example.com/export.ova" || links.External.Cert != "authority" {
 		t.Errorf("got %+v", links)
 	}
 }

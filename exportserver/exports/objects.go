@@ -98,7 +98,7 @@ func Pod(of *v1beta1.VirtualMachineTemplateExport, p *servers.Program, suffix, s
 
 // PlanOf is what the pod of an export serves.
 func PlanOf(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.VirtualMachineTemplate, statusToken string, claims []*corev1.PersistentVolumeClaim) (*exportserver.Plan, error) {
-	plan := &exportserver.Plan{Template: served(template), KeepUserData: of.Spec.KeepUserData, Serving: Servers.Serving(), StatusToken: statusToken}
+	plan := &exportserver.Plan{Template: served(template), Format: of.Spec.Format, KeepUserData: of.Spec.KeepUserData, Serving: Servers.Serving(), StatusToken: statusToken}
 	for i, claim := range claims {
 		at := folderDisks + strconv.Itoa(i) + diskImage
 		if isBlock(claim) {
@@ -152,13 +152,13 @@ func Objects(pod *corev1.Pod, plan *exportserver.Plan, m *servers.Material, virt
 	policy.Spec.PolicyTypes = append(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) // it connects to nothing
 	objects := []servers.Object{Servers.Secret(pod, data, m), Servers.Token(pod, m, KeyToken, m.Token), policy}
 	if outside.Domain != "" {
-		objects = append(objects, ingress(pod, m.Suffix, outside))
+		objects = append(objects, ingress(pod, m.Suffix, exportserver.PathOf(plan.Format), outside))
 	}
 	return append(objects, Servers.Service(pod, m.Suffix)), nil
 }
 
 // ingress leads clients outside of the cluster to the Service of a pod. The ingress controller has the certificate.
-func ingress(pod *corev1.Pod, suffix string, o *Outside) *networkingv1.Ingress {
+func ingress(pod *corev1.Pod, suffix, path string, o *Outside) *networkingv1.Ingress {
 	whole := networkingv1.PathTypePrefix
 	made := &networkingv1.Ingress{ObjectMeta: Servers.OfPod(pod, Servers.Name(suffix))}
 	made.Annotations = o.Annotations
@@ -167,7 +167,7 @@ func ingress(pod *corev1.Pod, suffix string, o *Outside) *networkingv1.Ingress {
 	}
 	made.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{o.Host(suffix)}}}
 	made.Spec.Rules = []networkingv1.IngressRule{{Host: o.Host(suffix), IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
-		Paths: []networkingv1.HTTPIngressPath{{Path: pathOVA, PathType: &whole, Backend: networkingv1.IngressBackend{
+		Paths: []networkingv1.HTTPIngressPath{{Path: path, PathType: &whole, Backend: networkingv1.IngressBackend{
 			Service: &networkingv1.IngressServiceBackend{Name: Servers.Name(suffix), Port: networkingv1.ServiceBackendPort{Number: servers.Port}},
 		}}},
 	}}}}
@@ -177,16 +177,14 @@ func ingress(pod *corev1.Pod, suffix string, o *Outside) *networkingv1.Ingress {
 // component is the label of the pods of the controller.
 var component = (&processes.Process{Name: processes.TemplateExports}).Component()
 
-// pathOVA is the path of the OVA.
-const pathOVA = "/export.ova"
-
-// Links are the places of an OVA.
-func Links(namespace string, m *servers.Material, outside *Outside) *v1beta1.ExportLinks {
+// Links are the places of an export.
+func Links(namespace string, format v1beta1.ExportFormat, m *servers.Material, outside *Outside) *v1beta1.ExportLinks {
+	path := exportserver.PathOf(format)
 	links := &v1beta1.ExportLinks{Internal: &v1beta1.ExportLink{
-		URL: fmt.Sprintf("https://%s:%d%s", Servers.Host(namespace, m.Suffix), servers.Port, pathOVA), Cert: string(m.Certificate),
+		URL: fmt.Sprintf("https://%s:%d%s", Servers.Host(namespace, m.Suffix), servers.Port, path), Cert: string(m.Certificate),
 	}}
 	if outside.Domain != "" {
-		links.External = &v1beta1.ExportLink{URL: "https://" + outside.Host(m.Suffix) + pathOVA, Cert: outside.Authority}
+		links.External = &v1beta1.ExportLink{URL: "https://" + outside.Host(m.Suffix) + path, Cert: outside.Authority}
 	}
 	return links
 }

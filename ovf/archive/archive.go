@@ -28,7 +28,7 @@ type Options struct {
 	Progress func(done, all int64)
 }
 
-// Archive is an OVA. It is safe for concurrent use, if its contents are.
+// Archive is an OVA, or an OCI artifact in an image layout. It is safe for concurrent use, if its contents are.
 type Archive struct {
 	// Files are the members.
 	Files []File
@@ -55,6 +55,8 @@ type member struct {
 	data    []byte
 	content Content
 	layout  *vmdk.Layout
+	// layer is the digest of the content as zstd compresses it, in hexadecimal digits; empty for other members.
+	layer string
 }
 
 const (
@@ -62,7 +64,7 @@ const (
 	blockSize = 512
 	// tagBytes is the length of a tag in bytes.
 	tagBytes = 16
-	// smallFiles are the descriptor and the manifest.
+	// smallFiles are the descriptor and the manifest of an OVA.
 	smallFiles = 2
 )
 
@@ -131,6 +133,11 @@ func (a *Archive) assemble(name string, descriptor []byte, files []File, members
 	second, n := small(name+".mf", manifestOf(append([]File{first, {}}, files...)))
 	a.Files = append([]File{first, second}, files...)
 	a.members = append([]member{m, n}, members...)
+	return a.finish()
+}
+
+// finish adds the headers, the size and the tag.
+func (a *Archive) finish() error {
 	tag := sha256.New()
 	for i := range a.members {
 		m := &a.members[i]
@@ -139,7 +146,7 @@ func (a *Archive) assemble(name string, descriptor []byte, files []File, members
 			return err
 		}
 		_, _ = tag.Write(m.header) // a hash returns no error
-		_, _ = tag.Write(m.data)   // of the manifest, which has the digests of all others
+		_, _ = tag.Write(m.data)   // of the manifest, which has the digests of all others; names of layers are digests
 		a.size += int64(len(m.header)) + m.padded()
 	}
 	a.size += 2 * blockSize
@@ -247,6 +254,8 @@ func (a *Archive) WriteRange(to io.Writer, from, up int64) error {
 // write writes a part of the content of a member.
 func (m *member) write(to io.Writer, from, up int64) error {
 	switch {
+	case m.layer != "":
+		return m.compress(to, from, up)
 	case m.layout != nil:
 		return m.layout.WriteRange(to, m.content, from, up) //nolint:wrapcheck // the caller names the file
 	case m.content != nil:

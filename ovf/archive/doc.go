@@ -8,5 +8,7 @@
 //
 // Verify reads an OVA that was downloaded, and returns the tag that the Archive has if each byte is the same.
 //
-// The package opens no file. Its memory is that of vmdk.Layout for each disk, and of one vmdk pipeline for each Write or reader.
+// An OCI artifact has the files and the order of KubeVirt's exporter. A part of a layer is compressed from the beginning of the layer.
+//
+// The package opens no file. Its memory is that of vmdk.Layout for each disk, and of one vmdk pipeline or one compressor for each Write or reader.
 package archive

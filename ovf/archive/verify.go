@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // ErrDamaged is a file that no Archive has written.
@@ -20,7 +23,10 @@ const (
 	maxSmall = 8 << 20
 )
 
-// Verified is what is known about a whole OVA.
+// blobs is the folder of the blobs of an artifact, whose names are their digests.
+const blobs = v1.ImageBlobsDir + "/sha256/"
+
+// Verified is what is known about a whole OVA or artifact.
 type Verified struct {
 	// Tag is that of the Archive that wrote it.
 	Tag string
@@ -30,20 +36,21 @@ type Verified struct {
 	Files []File
 }
 
-// Verify reads an OVA that an Archive has written, to its end. An OVA of another program is ErrDamaged, too. With the same Tag as an
+// Verify reads a file that an Archive has written, to its end. A file of another program is ErrDamaged, too. With the same Tag as an
 // Archive, it has the same bytes.
 func Verify(from io.Reader) (*Verified, error) {
 	whole, tag := sha256.New(), sha256.New()
 	r := io.TeeReader(from, whole)
 	found := &Verified{}
 	var manifest []byte
+	small, artifact := smallFiles, false
 	for {
 		h, err := nextHeader(r)
 		switch {
 		case err != nil:
 			return nil, err
 		case h == nil:
-			if !bytes.Equal(manifest, manifestOf(found.Files)) {
+			if !artifact && !bytes.Equal(manifest, manifestOf(found.Files)) {
 				return nil, fmt.Errorf("%w: its files have other digests than the manifest", ErrDamaged)
 			}
 			found.Tag, found.SHA256 = hex.EncodeToString(tag.Sum(nil)[:tagBytes]), hex.EncodeToString(whole.Sum(nil))
@@ -51,14 +58,17 @@ func Verify(from io.Reader) (*Verified, error) {
 		case len(found.Files) == maxMembers:
 			return nil, fmt.Errorf("%w: it has more than %d files", ErrDamaged, maxMembers)
 		}
+		if len(found.Files) == 0 && h.name == v1.ImageLayoutFile {
+			small, artifact = artifactFiles, true
+		}
 		sum := sha256.New()
-		var small bytes.Buffer
+		var content bytes.Buffer
 		to := io.Writer(sum)
-		if len(found.Files) < smallFiles {
+		if len(found.Files) < small {
 			if h.size > maxSmall {
 				return nil, fmt.Errorf("%w: %s has more than %d MiB", ErrDamaged, h.name, maxSmall>>20)
 			}
-			to = io.MultiWriter(sum, &small)
+			to = io.MultiWriter(sum, &content)
 		}
 		if _, err := io.CopyN(to, r, h.size); err != nil {
 			return nil, truncated(err)
@@ -66,12 +76,16 @@ func Verify(from io.Reader) (*Verified, error) {
 		if err := zeros(r, (blockSize-h.size%blockSize)%blockSize); err != nil {
 			return nil, err
 		}
-		_, _ = tag.Write(h.bytes)       // a hash returns no error
-		_, _ = tag.Write(small.Bytes()) // as above
+		_, _ = tag.Write(h.bytes)         // a hash returns no error
+		_, _ = tag.Write(content.Bytes()) // as above
 		if len(found.Files) == 1 {
-			manifest = small.Bytes()
+			manifest = content.Bytes()
 		}
-		found.Files = append(found.Files, File{h.name, h.size, hex.EncodeToString(sum.Sum(nil))})
+		digest := hex.EncodeToString(sum.Sum(nil))
+		if name, is := strings.CutPrefix(h.name, blobs); artifact && is && name != digest {
+			return nil, fmt.Errorf("%w: a blob has another digest than its name", ErrDamaged)
+		}
+		found.Files = append(found.Files, File{h.name, h.size, digest})
 	}
 }
 

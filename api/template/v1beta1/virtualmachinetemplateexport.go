@@ -42,15 +42,19 @@ type VirtualMachineTemplateExport struct {
 }
 
 // VirtualMachineTemplateExportSpec says what is exported, and how.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.format) || self.format != 'OCI' || has(self.keepUserData) && self.keepUserData",message="keepUserData: must be true for the format OCI, which keeps the data for cloud-init with its passwords and keys"
 type VirtualMachineTemplateExportSpec struct {
 	// The template, in the namespace of the export. You need permission to get
 	// it.
 	TemplateRef TemplateReference `json:"templateRef"`
 
-	// What is made. OVA, the default, is the only one.
+	// What is made: OVA, the default, or OCI, an image layout with the artifact
+	// that KubeVirt exports. An artifact has the template with its data for
+	// cloud-init: it needs keepUserData.
 	//
 	// +optional
-	// +kubebuilder:validation:Enum=OVA
+	// +kubebuilder:validation:Enum=OVA;OCI
 	Format ExportFormat `json:"format,omitempty"`
 
 	// The namespaces of the volumes, the snapshots and the DataSources of the
@@ -88,8 +92,13 @@ type VirtualMachineTemplateExportSpec struct {
 // ExportFormat says what an export makes.
 type ExportFormat string
 
-// ExportOVA is an archive with the descriptor and the disks.
-const ExportOVA ExportFormat = "OVA"
+// The formats of exports.
+const (
+	// ExportOVA is an archive with the descriptor and the disks.
+	ExportOVA ExportFormat = "OVA"
+	// ExportOCI is an image layout with an OCI artifact.
+	ExportOCI ExportFormat = "OCI"
+)
 
 // VirtualMachineTemplateExportStatus is what Virtward has done.
 type VirtualMachineTemplateExportStatus struct {
