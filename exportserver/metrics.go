@@ -19,7 +19,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Name: "virtward_export_server_measured_bytes", Help: "Bytes of disks that were read before the first download.",
 		}),
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "virtward_export_server_sent_bytes_total", Help: "Bytes of the OVA that were sent to clients.",
+			Name: "virtward_export_server_sent_bytes_total", Help: "Bytes of the file that were sent to clients.",
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_export_server_failures_total", Help: "Errors of disks, by the reason of the status.",

@@ -17,7 +17,7 @@ type Phase string
 const (
 	// PhaseMeasuring means that the disks are read for the first time. A problem can pass: the server tries again.
 	PhaseMeasuring Phase = "Measuring"
-	// PhaseReady means that the OVA can be downloaded.
+	// PhaseReady means that the file can be downloaded.
 	PhaseReady Phase = "Ready"
 	// PhaseFailed means that there is a problem that does not pass.
 	PhaseFailed Phase = "Failed"

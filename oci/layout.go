@@ -26,14 +26,14 @@ type LayoutFile struct {
 func Layout(index Blob, packed *Packed) []LayoutFile {
 	files := []LayoutFile{{Name: v1.ImageLayoutFile, Content: []byte(layoutFile)}, {Name: v1.ImageIndexFile, Content: index.Content}}
 	for _, blob := range []Blob{packed.Manifest, packed.Config} {
-		files = append(files, LayoutFile{Name: blobPath(&blob.Descriptor), Content: blob.Content})
+		files = append(files, LayoutFile{Name: BlobPath(&blob.Descriptor), Content: blob.Content})
 	}
 	for i := range files {
 		files[i].Size = int64(len(files[i].Content))
 	}
 	for i := range packed.Layers {
 		d := &packed.Layers[i]
-		files = append(files, LayoutFile{Name: blobPath(d), Size: d.Size, Layer: d})
+		files = append(files, LayoutFile{Name: BlobPath(d), Size: d.Size, Layer: d})
 	}
 	return files
 }
@@ -62,5 +62,5 @@ func WriteLayout(w io.Writer, index Blob, packed *Packed, layer func(io.Writer, 
 	return nil
 }
 
-// blobPath is the path of a blob in a layout.
-func blobPath(d *Descriptor) string { return v1.ImageBlobsDir + "/sha256/" + d.Digest.Encoded() }
+// BlobPath is the path of a blob in a layout.
+func BlobPath(d *Descriptor) string { return v1.ImageBlobsDir + "/sha256/" + d.Digest.Encoded() }

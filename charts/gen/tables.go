@@ -141,7 +141,7 @@ func rollouts() dashboard {
 				series("Imported bytes", "Bytes of the disks of completed imports.", unitBytes, query{"sum(increase(virtward_template_import_bytes_total[$__rate_interval]))", "bytes"}),
 				series("Duration of imports of appliances", "Of completed imports.", unitSeconds, quantiles("virtward_template_import_seconds_bucket", "", "")...),
 				series("Exports of templates", "Exports of VM templates that became ready or failed in an interval, by the reason of their condition Ready.", unitCount, query{"sum by (result) (increase(virtward_template_exports_total[$__rate_interval]))", "{{result}}"}).alerting("VirtwardTemplateExportsFailing"),
-				series("Exported bytes", "Bytes of the OVAs of exports that became ready.", unitBytes, query{"sum(increase(virtward_template_export_bytes_total[$__rate_interval]))", "bytes"}),
+				series("Exported bytes", "Bytes of the files of exports that became ready.", unitBytes, query{"sum(increase(virtward_template_export_bytes_total[$__rate_interval]))", "bytes"}),
 				series("Duration of exports of templates", "From the creation of an export to its readiness.", unitSeconds, quantiles("virtward_template_export_seconds_bucket", "", "")...),
 				stat("Managed by virt-operator", "Definitions and APIServices of VM templates that virt-operator manages. While there are any, Virtward writes no templates.", unitCount, "max(virtward_templates_foreign_objects)").over(1),
 			}},

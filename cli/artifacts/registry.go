@@ -1,6 +1,7 @@
 package artifacts
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 // Registry has the flags of connections to registries.
 type Registry struct {
 	user, authority     string
+	prefix              string
 	password            bool
 	plain, unverified   bool
 	in                  io.Reader
@@ -29,13 +31,36 @@ type Registry struct {
 
 // AddFlags adds the flags.
 func (r *Registry) AddFlags(cmd *cobra.Command, program options.Program) {
-	r.in, r.timeout, r.idle = program.Streams.In, 30*time.Second, time.Minute
+	r.addFlags(cmd, program, "")
+	cmd.Flags().Lookup("username").Shorthand = "u"
+}
+
+// AddRegistryFlags adds the flags to a command that also has those of a cluster: their names begin with registry-.
+func (r *Registry) AddRegistryFlags(cmd *cobra.Command, program options.Program) {
+	r.addFlags(cmd, program, "registry-")
+}
+
+func (r *Registry) addFlags(cmd *cobra.Command, program options.Program, prefix string) {
+	r.in, r.timeout, r.idle, r.prefix = program.Streams.In, 30*time.Second, time.Minute, prefix
 	flags := cmd.Flags()
-	flags.StringVarP(&r.user, "username", "u", "", "User of the registry, instead of the credentials of docker's configuration; with --password-stdin")
-	flags.BoolVar(&r.password, "password-stdin", false, "Read the password of --username from standard input")
-	flags.StringVar(&r.authority, "ca-file", "", "`FILE` with certificate authorities in PEM, beside those of the system")
-	flags.BoolVar(&r.plain, "plain-http", false, "Connect to the registry without TLS")
-	flags.BoolVar(&r.unverified, "insecure-skip-tls-verify", false, "Do not verify the certificate of the registry")
+	flags.StringVar(&r.user, prefix+"username", "", "User of the registry, instead of the credentials of docker's configuration; with --"+prefix+"password-stdin")
+	flags.BoolVar(&r.password, prefix+"password-stdin", false, "Read the password of --"+prefix+"username from standard input")
+	flags.StringVar(&r.authority, prefix+"ca-file", "", "`FILE` with certificate authorities of the registry in PEM, beside those of the system")
+	flags.BoolVar(&r.plain, prefix+"plain-http", false, "Connect to the registry without TLS")
+	flags.BoolVar(&r.unverified, prefix+"insecure-skip-tls-verify", false, "Do not verify the certificate of the registry")
+}
+
+// Writer returns a writer for a reference with a tag or a digest. It connects when it writes.
+func (r *Registry) Writer(ctx context.Context, text string) (*artifacts.Writer, error) {
+	reference, err := referenceOf(text, true)
+	if err != nil {
+		return nil, err
+	}
+	connection, err := r.options()
+	if err != nil {
+		return nil, err
+	}
+	return artifacts.NewWriter(ctx, reference, connection) //nolint:wrapcheck // it names the repository
 }
 
 // maxPassword bounds a password, in bytes.
@@ -44,7 +69,7 @@ const maxPassword = 64 << 10
 // options are those of the connections.
 func (r *Registry) options() (artifacts.Options, error) {
 	if (r.user != "") != r.password {
-		return artifacts.Options{}, options.Usagef("--username and --password-stdin belong together")
+		return artifacts.Options{}, options.Usagef("--%susername and --%[1]spassword-stdin belong together", r.prefix)
 	}
 	o := artifacts.Options{Keychain: authn.DefaultKeychain, Insecure: r.plain, Stall: r.idle, Pause: r.wait}
 	if r.user != "" {
@@ -64,7 +89,7 @@ func (r *Registry) options() (artifacts.Options, error) {
 			settings.RootCAs = x509.NewCertPool()
 		}
 		if !settings.RootCAs.AppendCertsFromPEM(content) {
-			return o, options.Usagef("--ca-file: %s has no certificate in PEM", r.authority)
+			return o, options.Usagef("--%sca-file: %s has no certificate in PEM", r.prefix, r.authority)
 		}
 	}
 	o.Transport = &http.Transport{

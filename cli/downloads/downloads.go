@@ -1,6 +1,7 @@
 package downloads
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,23 +78,17 @@ type download struct {
 
 // Get downloads a file. The part of an interrupted download stays beside the file.
 func Get(ctx context.Context, o Options) (*Result, error) {
-	if o.Pause == 0 {
-		o.Pause = firstPause
-	}
-	if o.Stall == 0 {
-		o.Stall = stall
-	}
 	if o.write == nil {
 		o.write = (*os.File).Write
 	}
 	if err := options.Free(o.To, o.Overwrite); err != nil {
 		return nil, err
 	}
-	d := &download{Options: o, meter: options.NewMeter(o.ErrOut, "receiving", 0)}
-	defer func() { d.meter.End() }()
-	if err := d.retry(ctx, d.head); err != nil {
+	d, err := begin(ctx, o)
+	if err != nil {
 		return nil, err
 	}
+	defer func() { d.meter.End() }()
 	d.removeOthers()
 	part, err := os.OpenFile(d.part(), os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // as other programs write downloads
 	if err != nil {
@@ -109,6 +104,17 @@ func Get(ctx context.Context, o Options) (*Result, error) {
 		}
 	}
 	return d.finish(ctx, part)
+}
+
+// begin reads the size and the tag of the file.
+func begin(ctx context.Context, o Options) (*download, error) {
+	o.Pause, o.Stall = cmp.Or(o.Pause, firstPause), cmp.Or(o.Stall, stall)
+	d := &download{Options: o, meter: options.NewMeter(o.ErrOut, "receiving", 0)}
+	if err := d.retry(ctx, d.head); err != nil {
+		d.meter.End()
+		return nil, err
+	}
+	return d, nil
 }
 
 // part is the name of the file until it is complete.

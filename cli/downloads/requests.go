@@ -135,12 +135,8 @@ func answered(response *http.Response, body string) error {
 	return wait{err, time.Duration(max(0, min(seconds, 3600))) * time.Second}
 }
 
-// receive requests what is missing, and writes it.
-func (d *download) receive(ctx context.Context, part *os.File) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stalled := time.AfterFunc(d.Stall, func() { cancel(fmt.Errorf("no byte came for %s", d.Stall)) })
-	defer stalled.Stop()
+// get requests what is missing.
+func (d *download) get(ctx context.Context) (*http.Response, error) {
 	header := map[string]string{}
 	if d.offset > 0 {
 		header["Range"] = fmt.Sprintf("bytes=%d-", d.offset)
@@ -148,18 +144,31 @@ func (d *download) receive(ctx context.Context, part *os.File) error {
 	}
 	response, err := d.send(ctx, http.MethodGet, header)
 	if err != nil {
-		return cause(ctx, err)
+		return nil, cause(ctx, err)
 	}
-	defer response.Body.Close()
-	switch response.StatusCode {
-	case http.StatusOK, http.StatusPartialContent:
-	default:
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusPartialContent {
 		body, _ := io.ReadAll(io.LimitReader(response.Body, maxReason)) // a part of the reason is enough
-		return answered(response, string(body))
+		response.Body.Close()
+		return nil, answered(response, string(body))
 	}
 	if tagOf(response) != d.tag {
-		return final{ErrChanged}
+		response.Body.Close()
+		return nil, final{ErrChanged}
 	}
+	return response, nil
+}
+
+// receive requests what is missing, and writes it.
+func (d *download) receive(ctx context.Context, part *os.File) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := d.stalled(cancel)
+	defer stalled.Stop()
+	response, err := d.get(ctx)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
 	if err := d.place(response, part); err != nil {
 		return err
 	}
@@ -187,17 +196,15 @@ func (d *download) receive(ctx context.Context, part *os.File) error {
 	}
 }
 
+// stalled ends a request without a byte for a time.
+func (d *download) stalled(cancel context.CancelCauseFunc) *time.Timer {
+	return time.AfterFunc(d.Stall, func() { cancel(fmt.Errorf("no byte came for %s", d.Stall)) })
+}
+
 // place moves to where the answer begins: where the part ends, or at the beginning if the server sends no ranges.
 func (d *download) place(response *http.Response, part *os.File) error {
-	if response.StatusCode == http.StatusPartialContent {
-		want := fmt.Sprintf("bytes %d-%d/%d", d.offset, d.size-1, d.size)
-		if got := response.Header.Get("Content-Range"); d.offset == 0 || got != want {
-			return final{fmt.Errorf("the server sends the range %q, not %q", texts.Shorten(got, maxReason), want)}
-		}
-		return nil
-	}
-	if d.offset == 0 {
-		return nil
+	if response.StatusCode == http.StatusPartialContent || d.offset == 0 {
+		return d.checkRange(response)
 	}
 	d.note("the server sends no ranges: beginning again")
 	d.offset, d.result.Resumed = 0, 0
@@ -207,6 +214,18 @@ func (d *download) place(response *http.Response, part *os.File) error {
 	}
 	if _, err := part.Seek(0, io.SeekStart); err != nil {
 		return final{err}
+	}
+	return nil
+}
+
+// checkRange rejects another part than the one that was requested.
+func (d *download) checkRange(response *http.Response) error {
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	want := fmt.Sprintf("bytes %d-%d/%d", d.offset, d.size-1, d.size)
+	if got := response.Header.Get("Content-Range"); d.offset == 0 || got != want {
+		return final{fmt.Errorf("the server sends the range %q, not %q", texts.Shorten(got, maxReason), want)}
 	}
 	return nil
 }

@@ -17,9 +17,11 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	commands "github.com/virtward/virtward/cli/artifacts"
 	"github.com/virtward/virtward/cli/downloads"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/sources/artifacts"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -36,6 +38,7 @@ type exporting struct {
 	keep, overwrite, portForward bool
 	// userData keeps the data for cloud-init.
 	userData bool
+	registry commands.Registry
 
 	cluster *offline.Cluster
 	exports dynamic.ResourceInterface
@@ -46,16 +49,17 @@ type exporting struct {
 func newExport(program options.Program) *cobra.Command {
 	x := &exporting{program: program, Sources: options.NewSources(), pause: watchPause}
 	cmd := &cobra.Command{
-		Use:   "export NAME --to FILE",
-		Short: "Download a template and its disks as an OVA or an OCI artifact",
+		Use:   "export NAME --to FILE|oci://REPOSITORY:TAG",
+		Short: "Download a template and its disks as an OVA or an OCI artifact, or send the artifact to a registry",
 		Long: `Download a template and its disks as an OVA or, if the name of the file ends in .tar, as an OCI artifact in an image layout.
+With oci://, send the artifact to a registry. It is not stored on this machine, and layers that the registry has are not downloaded.
 
 export creates a VirtualMachineTemplateExport with the name of the template, and waits until the cluster has read the disks. Then it
 downloads the file, verifies its digest and deletes the export. No file is stored in the cluster: the server makes it while you download
 it. If an export with this name exists, it is used. The command deletes it only if an earlier call created it.
 
-An artifact is that of KubeVirt's exporter. It has the data for cloud-init with its passwords and keys: it needs --keep-user-data. By
-default, an OVA does not have them.
+An artifact is that of KubeVirt's exporter. It has the template as it is, with MAC addresses and with the data for cloud-init and its
+passwords and keys: it needs --keep-user-data. By default, an OVA does not have them.
 
 A download continues after broken connections. If the command is interrupted, call it again: it continues with the part beside the
 file, which has .part at the end of its name. The file appears when it is complete.
@@ -74,6 +78,9 @@ ova create makes an OVA of images on this machine, and template push writes to a
   # Download a template as an OCI artifact, as KubeVirt exports it
   PROGRAM template export fedora -n templates --to fedora.oci.tar --keep-user-data
 
+  # Send a template to a registry, with the credentials of docker's configuration
+  PROGRAM template export fedora -n templates --to oci://quay.io/templates/fedora:42 --keep-user-data
+
   # Keep the export, so that others can download the same OVA for a day
   PROGRAM template export fedora -n templates --to fedora.ova --keep --ttl 24h`),
 		Args:              x.validate,
@@ -81,7 +88,7 @@ ova create makes an OVA of images on this machine, and template push writes to a
 		ValidArgsFunction: (&source{Sources: x.Sources}).completeNames,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&x.to, "to", "", "File to write: .tar for an OCI artifact, any other name for an OVA; required")
+	flags.StringVar(&x.to, "to", "", "File to write: .tar for an OCI artifact, any other name for an OVA; or oci:// and a repository with a tag; required")
 	flags.StringVar(&x.name, "name", "", "Name of the export; that of the template if empty")
 	flags.DurationVar(&x.ttl, "ttl", 0, "Time after which the cluster deletes the export, such as 24h; that of the cluster if 0")
 	flags.DurationVar(&x.timeout, "timeout", 0, "Time to wait until the disks are read; 0 waits without a limit")
@@ -89,6 +96,7 @@ ova create makes an OVA of images on this machine, and template push writes to a
 	flags.BoolVar(&x.userData, "keep-user-data", false, "Keep the data for cloud-init with its passwords and keys")
 	flags.BoolVar(&x.overwrite, "overwrite", false, "Replace the file if it exists")
 	flags.BoolVar(&x.portForward, "port-forward", false, "Connect through the API server, also if the export has a link outside of the cluster")
+	x.registry.AddRegistryFlags(cmd, program)
 	options.AddClusterFlags(cmd, x.Config, "", "Namespace of the template and of the export")
 	return cmd
 }
@@ -98,9 +106,9 @@ func (x *exporting) validate(cmd *cobra.Command, args []string) error {
 	case len(args) != 1:
 		return options.Usagef("name one template%s", options.SeeHelp(cmd))
 	case x.to == "":
-		return options.Usagef("--to is required: the file to write")
+		return options.Usagef("--to is required: the file to write, or oci:// and a repository with a tag")
 	case x.format() == v1beta1.ExportOCI && !x.userData:
-		return options.Usagef("--to %s: an OCI artifact has the data for cloud-init with its passwords and keys: confirm it with --keep-user-data", x.to)
+		return options.Usagef("--to %s: an OCI artifact has the MAC addresses and the data for cloud-init with its passwords and keys: confirm it with --keep-user-data", x.to)
 	case x.ttl < 0 || x.ttl%time.Second != 0:
 		return options.Usagef("--ttl %s: use whole seconds", x.ttl)
 	case x.timeout < 0:
@@ -111,17 +119,23 @@ func (x *exporting) validate(cmd *cobra.Command, args []string) error {
 
 // format is what the name of the file says.
 func (x *exporting) format() v1beta1.ExportFormat {
-	if strings.EqualFold(filepath.Ext(x.to), ".tar") {
+	if artifacts.IsReference(x.to) || strings.EqualFold(filepath.Ext(x.to), ".tar") {
 		return v1beta1.ExportOCI
 	}
 	return v1beta1.ExportOVA
 }
 
 func (x *exporting) run(ctx context.Context, template string) error {
-	if err := options.Free(x.to, x.overwrite); err != nil {
+	var to *artifacts.Writer
+	var err error
+	if artifacts.IsReference(x.to) {
+		to, err = x.registry.Writer(ctx, x.to)
+	} else {
+		err = options.Free(x.to, x.overwrite)
+	}
+	if err != nil {
 		return err
 	}
-	var err error
 	if x.cluster, err = options.ConnectWarning(x.Config, x.program.Streams.ErrOut); err != nil {
 		return err
 	}
@@ -134,7 +148,7 @@ func (x *exporting) run(ctx context.Context, template string) error {
 	if err != nil {
 		return err
 	}
-	result, err := x.download(ctx, e)
+	printed, err := x.transfer(ctx, e, to)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: call the command again to continue, or delete the export %s/%s", namespace, x.name)
@@ -143,8 +157,21 @@ func (x *exporting) run(ctx context.Context, template string) error {
 	case err != nil:
 		return fmt.Errorf("the export %s/%s: %w", namespace, x.name, err)
 	}
-	fmt.Fprintf(x.program.Streams.Out, "%s\nsize: %d\nsha256: %s\n", x.to, result.Size, result.SHA256)
+	fmt.Fprint(x.program.Streams.Out, printed)
 	return x.end(ctx, e)
+}
+
+// transfer downloads the file or, with a writer, sends the artifact. It returns what is printed.
+func (x *exporting) transfer(ctx context.Context, e *export, to *artifacts.Writer) (string, error) {
+	if to != nil {
+		digest, err := x.send(ctx, e, to)
+		return fmt.Sprintf("pushed %s\ndigest: %s\n", to.String(), digest), err
+	}
+	result, err := x.download(ctx, e)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s\nsize: %d\nsha256: %s\n", x.to, result.Size, result.SHA256), nil
 }
 
 // begin creates the export, or takes the one that exists.
@@ -198,16 +225,21 @@ func (x *exporting) begin(ctx context.Context, namespace string) (*export, error
 	return e, nil
 }
 
-// download waits until the export is ready, and downloads it.
-func (x *exporting) download(ctx context.Context, e *export) (*downloads.Result, error) {
-	e, err := x.wait(ctx, e)
+// ready waits until the export is ready, and returns the options of the download. The function ends the connections.
+func (x *exporting) ready(ctx context.Context, e *export) (o downloads.Options, end func(), err error) {
+	e, err = x.wait(ctx, e)
 	if err != nil {
-		return nil, err
+		return o, func() {}, err
 	}
 	for _, w := range e.Status.Warnings {
 		fmt.Fprintln(x.program.Streams.ErrOut, "warning:", texts.OneLine(w))
 	}
-	o, end, err := x.connect(ctx, e)
+	return x.connect(ctx, e)
+}
+
+// download downloads the export when it is ready.
+func (x *exporting) download(ctx context.Context, e *export) (*downloads.Result, error) {
+	o, end, err := x.ready(ctx, e)
 	defer func() { end() }()
 	if err != nil {
 		return nil, err
@@ -264,7 +296,7 @@ func (x *exporting) end(ctx context.Context, e *export) error {
 	}
 	err := x.exports.Delete(ctx, e.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("the file is complete, but the export %s/%s cannot be deleted: %w", e.Namespace, e.Name, err)
+		return fmt.Errorf("all is done, but the export %s/%s cannot be deleted: %w", e.Namespace, e.Name, err)
 	}
 	return nil
 }

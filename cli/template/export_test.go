@@ -19,6 +19,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +32,8 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/cli/clitest"
 	"github.com/virtward/virtward/exportserver"
+	"github.com/virtward/virtward/sources/artifacts"
+	"github.com/virtward/virtward/sources/artifacts/artifactstest"
 )
 
 const (
@@ -43,7 +46,9 @@ const (
 type exportCluster struct {
 	*clitest.Forwarding
 
-	server      *httptest.Server
+	server *httptest.Server
+	// path is that of the file.
+	path        string
 	certificate []byte
 	// cut is the number of bytes after which the next download breaks; 0 for never.
 	cut int
@@ -61,6 +66,11 @@ type exportCluster struct {
 }
 
 func newExportCluster(t *testing.T) *exportCluster {
+	t.Helper()
+	return newExportClusterOf(t, v1beta1.ExportOVA)
+}
+
+func newExportClusterOf(t *testing.T, format v1beta1.ExportFormat) *exportCluster {
 	t.Helper()
 	disk := make([]byte, 8<<20)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(disk[:6<<20])
@@ -82,7 +92,7 @@ spec:
 		t.Fatal(err)
 	}
 	s, err := exportserver.New(exportserver.Options{
-		Plan:  &exportserver.Plan{Template: template, Disks: []exportserver.Disk{{Volume: "root", Path: name}}},
+		Plan:  &exportserver.Plan{Format: format, Template: template, Disks: []exportserver.Disk{{Volume: "root", Path: name}}},
 		Token: exportToken, Log: logr.Discard(), Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
@@ -91,7 +101,7 @@ spec:
 	if err := s.Measure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := &exportCluster{}
+	c := &exportCluster{path: map[v1beta1.ExportFormat]string{v1beta1.ExportOVA: "/export.ova", v1beta1.ExportOCI: "/export.oci.tar"}[format]}
 	c.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		cut := c.cut
@@ -138,7 +148,7 @@ spec:
 		"spec": map[string]any{"source": map[string]any{"snapshot": map[string]any{"namespace": "vault", "name": "debian-1"}}},
 	}
 	c.Objects["/api/v1/namespaces/templates/pods"] = map[string]any{"kind": "PodList", "apiVersion": "v1", "items": []any{map[string]any{"metadata": map[string]any{"name": "server"}, "status": map[string]any{"phase": "Running"}}}}
-	c.status = c.ready(map[string]any{"internal": map[string]any{"url": "https://" + exportHost + "/export.ova", "cert": string(certificate)}})
+	c.status = c.ready(map[string]any{"internal": map[string]any{"url": "https://" + exportHost + c.path, "cert": string(certificate)}})
 	return c
 }
 
@@ -242,7 +252,7 @@ func (c *exportCluster) call(t *testing.T, to string, args ...string) clitest.Re
 // whole is the OVA.
 func (c *exportCluster) whole(t *testing.T) []byte {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.server.URL+"/export.ova", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.server.URL+c.path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,6 +337,48 @@ func TestExportArtifact(t *testing.T) {
 	}
 }
 
+// TestExportToRegistry sends the artifact to a registry over connections that break. What the registry has is not downloaded again.
+func TestExportToRegistry(t *testing.T) {
+	c, registry := newExportClusterOf(t, v1beta1.ExportOCI), artifactstest.New(t)
+	to := "oci://" + registry.Host + "/templates/mill:1"
+	if got := c.call(t, to); got.Code != 2 || !strings.Contains(got.ErrOut, "confirm it with --keep-user-data") || c.spec != nil {
+		t.Errorf("without a confirmation: %+v, and the export of %v", got, c.spec)
+	}
+	c.cut = 2 << 20
+	got := c.call(t, to, "--keep-user-data", "--registry-plain-http")
+	if got.Code != 0 || !strings.HasPrefix(got.Out, "pushed "+to+"\ndigest: sha256:") || c.object != nil || !strings.Contains(got.ErrOut, "continuing in") {
+		t.Fatalf("%+v, the export %v", got, c.object)
+	}
+	reference, err := artifacts.ParseReference(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository, err := artifacts.Open(t.Context(), reference, artifacts.Options{Transport: http.DefaultTransport, Insecure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, _, err := repository.Top(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, _, err := repository.Manifest(t.Context(), &top.Variants[0])
+	if err != nil || len(manifest.Disks) != 1 {
+		t.Fatalf("%+v %v", manifest, err)
+	}
+	layer, err := io.ReadAll(repository.Stream(t.Context(), &manifest.Disks[0].Descriptor, 0))
+	if err != nil || !bytes.Contains(c.whole(t), layer) {
+		t.Errorf("the layer of %d bytes is not that of the artifact: %v", len(layer), err)
+	}
+	registry.Requests()
+	got = c.call(t, strings.TrimSuffix(to, "1")+"2", "--keep-user-data", "--registry-plain-http")
+	if uploads := slices.DeleteFunc(registry.Requests(), func(r string) bool { return !strings.Contains(r, "/blobs/uploads/") }); got.Code != 0 || len(uploads) > 0 {
+		t.Errorf("again: %+v, uploads %v", got, uploads)
+	}
+	if got := c.call(t, "oci://"+registry.Host+"/templates/mill", "--keep-user-data"); got.Code != 2 || !strings.Contains(got.ErrOut, "name a tag or a digest") {
+		t.Errorf("without a tag: %+v", got)
+	}
+}
+
 // TestExportOutside downloads from a link outside of the cluster.
 func TestExportOutside(t *testing.T) {
 	c := newExportCluster(t)
@@ -374,7 +426,7 @@ func TestExportErrors(t *testing.T) {
 		"no template": {func(c *exportCluster) {
 			delete(c.Objects, "/apis/template.kubevirt.io/v1beta1/namespaces/templates/virtualmachinetemplates/mill")
 		}, nil, 1, "error: reading the template: not found\n"},
-		"no file":         {nil, []string{"--to", ""}, 2, "error: --to is required: the file to write\n"},
+		"no file":         {nil, []string{"--to", ""}, 2, "error: --to is required: the file to write, or oci:// and a repository with a tag\n"},
 		"a negative time": {nil, []string{"--ttl", "-1s"}, 2, "error: --ttl -1s: use whole seconds\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

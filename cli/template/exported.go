@@ -99,7 +99,7 @@ func exportOf(object *unstructured.Unstructured) (*export, error) {
 	return e, nil
 }
 
-// isReady reports whether the OVA can be downloaded. The error is why it cannot be exported.
+// isReady reports whether the file can be downloaded. The error is why it cannot be exported.
 func isReady(e *export) (bool, error) {
 	ready := meta.FindStatusCondition(e.Status.Conditions, v1beta1.RequestReady)
 	progressing := meta.FindStatusCondition(e.Status.Conditions, v1beta1.RequestProgressing)

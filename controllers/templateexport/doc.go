@@ -1,7 +1,7 @@
-// Package templateexport serves VirtualMachineTemplates as OVAs, as VirtualMachineTemplateExports ask for.
+// Package templateexport serves VirtualMachineTemplates as OVAs or OCI artifacts, as VirtualMachineTemplateExports ask for.
 //
 // What enters: an export, its template, and the objects of the export, all read live. What leaves: a DataVolume with a clone of each volume,
-// the pod that makes the OVA with its Secrets, its Service and its NetworkPolicy, and the status with the link. Each reconciliation
+// the pod that makes the file with its Secrets, its Service and its NetworkPolicy, and the status with the link. Each reconciliation
 // observes, plans and applies; the plan depends on what exists and on nothing else, so a new process continues where another ended. All
 // objects belong to the export or to its pod, so the garbage collector deletes them with it: an export has no finalizer.
 //

@@ -193,7 +193,7 @@ func (o *observed) served() decision {
 		return d
 	}
 	return decision{after: serveInterval, progress: progress{
-		state: ready, reason: v1beta1.ReasonServing, message: "the OVA can be downloaded", percent: "100%", server: s,
+		state: ready, reason: v1beta1.ReasonServing, message: "the file can be downloaded", percent: "100%", server: s,
 	}}
 }
 

@@ -22,7 +22,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "virtward_template_exports_total", Help: "Exports of VM templates that became ready or failed, by the reason of the condition Ready.",
 		}, []string{"result"}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "virtward_template_export_bytes_total", Help: "Bytes of the OVAs of exports that became ready.",
+			Name: "virtward_template_export_bytes_total", Help: "Bytes of the files of exports that became ready.",
 		}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "virtward_template_export_seconds", Help: "Time from the creation of an export to its readiness.",
@@ -40,9 +40,9 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 // Events are the reasons of the events on exports.
 var Events = events.Table{
 	events.Normal(v1beta1.ReasonCloning, "the volumes are cloned"),
-	events.Normal(v1beta1.ReasonPreparing, "the server of the OVA starts"),
+	events.Normal(v1beta1.ReasonPreparing, "the server of the file starts"),
 	events.Normal(v1beta1.ReasonMeasuring, "the server reads the volumes for the first time"),
-	events.Normal(v1beta1.ReasonServing, "the OVA can be downloaded"),
+	events.Normal(v1beta1.ReasonServing, "the file can be downloaded"),
 	events.Warning(v1beta1.ReasonBlocked, "the API server denies an object, and another attempt follows"),
 	events.Warning(v1beta1.ReasonInvalidConfiguration, "an admin does not permit the spec of the export"),
 	events.Warning(v1beta1.ReasonTemplateNotFound, "the template does not exist"),

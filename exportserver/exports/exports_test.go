@@ -193,3 +193,39 @@ func FuzzEvaluate(f *testing.F) {
 		}
 	})
 }
+
+// TestClaims holds which volumes of claims and of clones an OVA and an artifact have.
+func TestClaims(t *testing.T) {
+	claimed := func(name string) *v1beta1.VirtualMachineTemplate {
+		template := templateOf(`{"source":{"blank":{}}}`)
+		template.Spec.VirtualMachine.Raw = fmt.Appendf(nil, `{"spec":{"template":{"spec":{"domain":{"devices":{"disks":[{"name":"a","disk":{}}]}},"volumes":[{"name":"a","persistentVolumeClaim":{"claimName":%q}}]}}}}`, name)
+		return template
+	}
+	for name, c := range map[string]struct {
+		template       *v1beta1.VirtualMachineTemplate
+		ova, oci, says string
+	}{
+		"a claim":                      {template: claimed("wheel"), ova: "PersistentVolumeClaim templates/wheel", oci: "PersistentVolumeClaim templates/wheel"},
+		"a claim of a parameter":       {template: claimed("${FROM}-1"), ova: "PersistentVolumeClaim templates/wheel-1", oci: "PersistentVolumeClaim templates/wheel-1"},
+		"a parameter without a value":  {template: claimed("${OF}"), ova: "NotExportable", oci: "NotExportable"},
+		"a clone of a claim":           {template: templateOf(`{"source":{"pvc":{"name":"wheel"}}}`), ova: "PersistentVolumeClaim templates/wheel", oci: "PersistentVolumeClaim templates/wheel"},
+		"a clone of a DataSource":      {template: templateOf(`{"sourceRef":{"kind":"DataSource","name":"debian"}}`), ova: "DataSource templates/debian", says: "the artifact has no disk of the volume a: it has the reference to its source"},
+		"a claim of another namespace": {template: templateOf(`{"source":{"pvc":{"namespace":"vault","name":"a"}}}`), ova: "SourceNotPermitted", oci: "SourceNotPermitted"},
+	} {
+		for format, want := range map[v1beta1.ExportFormat]string{v1beta1.ExportOVA: c.ova, v1beta1.ExportOCI: c.oci} {
+			of := sample()
+			of.Spec.Format, of.Spec.KeepUserData = format, format == v1beta1.ExportOCI
+			o := Evaluate(of, c.template)
+			got := ""
+			switch {
+			case o.Fault != nil:
+				got = o.Fault.Reason
+			case len(o.Volumes) > 0:
+				got = o.Volumes[0].Source.Kind + " " + o.Volumes[0].Source.Namespace + "/" + o.Volumes[0].Source.Name
+			}
+			if got != want || format == v1beta1.ExportOCI && (o.FileName != "mill.oci.tar" || !strings.Contains(strings.Join(o.Warnings, "\n"), c.says)) {
+				t.Errorf("%s, %s: got %q, want %q: %+v", name, format, got, want, o)
+			}
+		}
+	}
+}

@@ -10,7 +10,7 @@ const (
 const (
 	// ReasonMeasuring: the server reads the disks for the first time.
 	ReasonMeasuring = "Measuring"
-	// ReasonServing: the OVA can be downloaded.
+	// ReasonServing: the file can be downloaded.
 	ReasonServing = "Serving"
 	// ReasonTemplateNotFound: the template does not exist.
 	ReasonTemplateNotFound = "TemplateNotFound"

@@ -43,15 +43,15 @@ type VirtualMachineTemplateExport struct {
 
 // VirtualMachineTemplateExportSpec says what is exported, and how.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.format) || self.format != 'OCI' || has(self.keepUserData) && self.keepUserData",message="keepUserData: must be true for the format OCI, which keeps the data for cloud-init with its passwords and keys"
+// +kubebuilder:validation:XValidation:rule="!has(self.format) || self.format != 'OCI' || has(self.keepUserData) && self.keepUserData",message="keepUserData: must be true for the format OCI, which keeps MAC addresses, and the data for cloud-init with its passwords and keys"
 type VirtualMachineTemplateExportSpec struct {
 	// The template, in the namespace of the export. You need permission to get
 	// it.
 	TemplateRef TemplateReference `json:"templateRef"`
 
 	// What is made: OVA, the default, or OCI, an image layout with the artifact
-	// that KubeVirt exports. An artifact has the template with its data for
-	// cloud-init: it needs keepUserData.
+	// that KubeVirt exports. An artifact has the template as it is, with its MAC
+	// addresses and its data for cloud-init: it needs keepUserData.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=OVA;OCI
@@ -102,7 +102,7 @@ const (
 
 // VirtualMachineTemplateExportStatus is what Virtward has done.
 type VirtualMachineTemplateExportStatus struct {
-	// Ready: the OVA can be downloaded. Progressing: Virtward clones or reads
+	// Ready: the file can be downloaded. Progressing: Virtward clones or reads
 	// the volumes; False with Ready False means that the export has failed.
 	//
 	// +optional
