@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -33,6 +34,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/exportserver"
 	"github.com/virtward/virtward/exportserver/exports"
+	"github.com/virtward/virtward/ovf/archive"
 	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/test/await"
@@ -95,6 +97,7 @@ func TestExportProcess(t *testing.T) {
 		Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.VirtwardNamespace, Name: controlplane.VirtwardExports,
 	})
 	t.Run("export", x.exports)
+	t.Run("artifact", x.artifact)
 	t.Run("failures", x.failures)
 	t.Run("account", x.account)
 }
@@ -177,7 +180,8 @@ func (x *exporting) users(t *testing.T) {
 // definition: what is not built is rejected, and nothing is changed afterwards.
 func (x *exporting) definition(t *testing.T) {
 	for want, change := range map[string]func(*v1beta1.VirtualMachineTemplateExportSpec){
-		`Unsupported value: "OCI"`:                      func(s *v1beta1.VirtualMachineTemplateExportSpec) { s.Format = "OCI" },
+		`Unsupported value: "ISO"`:                      func(s *v1beta1.VirtualMachineTemplateExportSpec) { s.Format = "ISO" },
+		"keepUserData: must be true for the format OCI": func(s *v1beta1.VirtualMachineTemplateExportSpec) { s.Format = v1beta1.ExportOCI },
 		"spec.ttl: Invalid value: \"1s\": must be 1m":   func(s *v1beta1.VirtualMachineTemplateExportSpec) { s.TTL = &metav1.Duration{Duration: time.Second} },
 		"spec.sourceNamespaces[0] in body should match": func(s *v1beta1.VirtualMachineTemplateExportSpec) { s.SourceNamespaces = []string{"a/b"} },
 	} {
@@ -267,7 +271,40 @@ func (x *exporting) exports(t *testing.T) {
 	})
 }
 
-// download reads the OVA from an offset on, as a client in the cluster does. Other tokens than that of the Secret are not enough.
+// artifact: from a template to an OCI artifact, with the disk of a claim. That of a DataSource is not in it, as in KubeVirt's.
+func (x *exporting) artifact(t *testing.T) {
+	made := x.of("artifact", func(s *v1beta1.VirtualMachineTemplateExportSpec) { s.Format, s.KeepUserData = v1beta1.ExportOCI, true })
+	must(t, x.Client().Create(t.Context(), made))
+	x.is(t, made, v1beta1.ReasonServing)
+	s := made.Status
+	if s.FileName != "lighthouse.oci.tar" || len(s.Disks) != 1 || s.Disks[0].Source.Name != "data" || !strings.HasSuffix(s.Links.External.URL, ".exports.example.com/export.oci.tar") ||
+		!strings.Contains(strings.Join(s.Warnings, "\n"), "no disk of the volume root") {
+		t.Errorf("got the status %+v", s)
+	}
+	whole := x.download(t, made, 0)
+	verified, err := archive.Verify(bytes.NewReader(whole))
+	must(t, err)
+	if verified.Tag != s.Digest || len(verified.Files) != 5 {
+		t.Fatalf("got %+v", verified)
+	}
+	r := tar.NewReader(bytes.NewReader(whole))
+	for range verified.Files {
+		_, err := r.Next()
+		must(t, err)
+	}
+	layer, err := zstd.NewReader(r)
+	must(t, err)
+	defer layer.Close()
+	if disk, err := io.ReadAll(layer); err != nil || !bytes.Equal(disk, x.data) {
+		t.Errorf("the layer has %d other bytes: %v", len(disk), err)
+	}
+	if rest := x.download(t, made, len(whole)/2); !bytes.Equal(rest, whole[len(whole)/2:]) {
+		t.Error("a range has other bytes")
+	}
+	must(t, x.Client().Delete(t.Context(), made))
+}
+
+// download reads the file from an offset on, as a client in the cluster does. Other tokens than that of the Secret are not enough.
 func (x *exporting) download(t *testing.T, of *v1beta1.VirtualMachineTemplateExport, from int) []byte {
 	t.Helper()
 	secret := &corev1.Secret{}
