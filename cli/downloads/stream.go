@@ -34,8 +34,7 @@ func Open(ctx context.Context, doing string, o Options) (*Stream, error) {
 	return &Stream{download: d, ctx: ctx}, nil
 }
 
-// Size is the size of the file in bytes, and Offset that of what was read.
-func (s *Stream) Size() int64   { return s.size }
+// Offset is the place of the next byte that is read.
 func (s *Stream) Offset() int64 { return s.offset }
 
 // SeekTo continues at a place of the file.
