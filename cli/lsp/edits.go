@@ -9,7 +9,6 @@ import (
 	"github.com/virtward/virtward/cli/lsp/analysis"
 	"github.com/virtward/virtward/cli/lsp/outline"
 	"github.com/virtward/virtward/cli/lsp/protocol"
-	"github.com/virtward/virtward/cli/lsp/text"
 	"github.com/virtward/virtward/fieldpath"
 )
 
@@ -73,6 +72,9 @@ var (
 	parameterUse = regexp.MustCompile(`\$\{\{?([a-zA-Z0-9_]+)\}\}?`)
 )
 
+// maxRenamed is the number of places at which a parameter is renamed. Each costs the time of its line.
+const maxRenamed = 1000
+
 // rename renames a parameter of a template, where it is defined and everywhere where it is used.
 func rename(s *server, d *document, p *protocol.TextDocumentParams) any {
 	content := d.String()
@@ -107,13 +109,16 @@ func rename(s *server, d *document, p *protocol.TextDocumentParams) any {
 	if old == "" {
 		return nil
 	}
+	if len(spans) > maxRenamed {
+		return nil
+	}
 	edits := []protocol.TextEdit{}
 	for i, span := range spans {
 		if names[i] == p.NewName {
 			return nil // two parameters would have the same name
 		}
 		if names[i] == old {
-			edits = append(edits, protocol.TextEdit{Range: text.Range{Start: d.Position(span.From, s.encoding), End: d.Position(span.To, s.encoding)}, NewText: p.NewName})
+			edits = append(edits, protocol.TextEdit{Range: s.rangeOf(d.Text, span), NewText: p.NewName})
 		}
 	}
 	return protocol.WorkspaceEdit{Changes: map[string][]protocol.TextEdit{d.uri: edits}}

@@ -226,6 +226,15 @@ func TestRename(t *testing.T) {
 			t.Errorf("%s: %s", c.at, renamed)
 		}
 	}
+	// Each place costs the time of its line, so a text has at most so many.
+	many := template + "  message: \"" + strings.Repeat("${NAME}", 1000) + "\"\n"
+	s.open("untitled:many", 1, many)
+	params, _ := at(t, "untitled:many", strings.Replace(many, "\"NAME", "\"NA|ME", 1))
+	params["newName"] = "HOST"
+	var got *protocol.WorkspaceEdit
+	if failed := s.request("textDocument/rename", params, &got); failed != nil || got != nil {
+		t.Errorf("%v %v", got, failed)
+	}
 	s.end()
 }
 

@@ -97,12 +97,16 @@ func describe(f *fields.Field) []string {
 func machineAt(d *document, o *outline.Outline, document int) *analysis.Machine {
 	for i := range d.result.Machines {
 		m := &d.result.Machines[i]
-		at := d.Offset(text.Position{Line: m.Kind.Line - 1}, text.UTF32)
-		if o.DocumentAt(at) == document {
+		if documentOf(d, o, m) == document {
 			return m
 		}
 	}
 	return nil
+}
+
+// documentOf returns the number of the document of a virtual machine.
+func documentOf(d *document, o *outline.Outline, m *analysis.Machine) int {
+	return o.DocumentAt(d.Offset(text.Position{Line: m.Kind.Line - 1}, text.UTF32))
 }
 
 // filledLines returns the lines about what layers fill in a field.
@@ -132,7 +136,7 @@ func inlayHints(s *server, d *document, p *protocol.TextDocumentParams) any {
 	o := outline.Parse(d.String())
 	for i := range d.result.Machines {
 		m := &d.result.Machines[i]
-		document := o.DocumentAt(d.Offset(text.Position{Line: m.Kind.Line - 1}, text.UTF32))
+		document := documentOf(d, o, m)
 		byField := map[string][]explanation.Filled{}
 		for _, f := range m.Filled {
 			around := nearest(o, document, f.Path)

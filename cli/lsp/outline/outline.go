@@ -1,12 +1,13 @@
 package outline
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/virtward/virtward/fieldpath"
 )
 
-// maxFields bounds the fields of a text.
+// maxFields bounds the fields of a text. With the bounds of a path, their paths have at most 50 MB.
 const maxFields = 50_000
 
 // Span is a part of a text, in bytes.
@@ -50,11 +51,11 @@ func Parse(text string) *Outline {
 
 // DocumentAt returns the number of the document at an offset.
 func (o *Outline) DocumentAt(offset int) int {
-	n := 0
-	for n+1 < len(o.documents) && o.documents[n+1] <= offset {
-		n++
+	n, begins := slices.BinarySearch(o.documents, offset)
+	if !begins {
+		n--
 	}
-	return n
+	return max(n, 0)
 }
 
 // Find returns a field of a document.

@@ -105,3 +105,30 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A text of another author cannot make the fields or their paths large.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	key := strings.Repeat("k", 150)
+	deep, indented := "", ""
+	for i := range 60 {
+		deep += "{" + key + ": "
+		indented += strings.Repeat(" ", i) + key + ":\n"
+	}
+	for name, hostile := range map[string]string{
+		"flow": "a: " + deep + "{" + strings.Repeat("a: ,", 200_000), "lines": indented + strings.Repeat(strings.Repeat(" ", 60)+"a: b\n", 15_000),
+		"documents": strings.Repeat("---\na: b\n", 60_000), "dashes": strings.Repeat("- ", 400_000) + "a: b",
+	} {
+		o := outline.Parse(hostile)
+		bytes := 0
+		for _, f := range o.Fields {
+			bytes += len(f.Path)
+		}
+		if len(o.Fields) > 50_000 || bytes > 60<<20 {
+			t.Errorf("%s: %d fields with paths of %d bytes", name, len(o.Fields), bytes)
+		}
+		if last := o.Fields[len(o.Fields)-1]; last.Key.From >= len(hostile) || o.DocumentAt(last.Key.From) != last.Document {
+			t.Errorf("%s: the last field is %+v, in the document %d", name, last, o.DocumentAt(last.Key.From))
+		}
+	}
+}

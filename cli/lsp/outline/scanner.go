@@ -10,6 +10,8 @@ import (
 const (
 	maxDepth = 64
 	maxKey   = 200
+	// maxPath bounds the path around a field whose name is added to it.
+	maxPath = 512
 )
 
 // frame is a field or an element around the next line.
@@ -51,6 +53,9 @@ func (s *scanner) push(f frame) {
 }
 
 func (s *scanner) add(f Field) {
+	if len(s.outline.Fields) >= maxFields {
+		return
+	}
 	f.Document = len(s.outline.documents) - 1
 	if at := (place{f.Document, f.Path}); !s.outline.has(at) {
 		s.outline.byPath[at] = len(s.outline.Fields)
@@ -316,6 +321,9 @@ func scalar(text string, from, to int) Span {
 func joined(path, name string) string {
 	if len(name) > maxKey {
 		name = name[:maxKey]
+	}
+	if len(path) > maxPath {
+		return path
 	}
 	if path != "" && strings.ContainsAny(name, ".[]") {
 		return fieldpath.Keyed(path, name)
