@@ -96,11 +96,7 @@ func (p *push) run(ctx context.Context, files []string, to string) error {
 	if err != nil {
 		return err
 	}
-	connection, err := p.options()
-	if err != nil {
-		return err
-	}
-	writer, err := artifacts.NewWriter(ctx, reference, connection)
+	writer, err := p.writer(ctx, reference)
 	if err != nil {
 		return err
 	}
@@ -390,11 +386,7 @@ func (p *push) appliance(ctx context.Context, files []string, reference artifact
 	if err != nil {
 		return fmt.Errorf("%s: %w", files[0], err)
 	}
-	connection, err := p.options()
-	if err != nil {
-		return err
-	}
-	writer, err := artifacts.NewWriter(ctx, reference, connection)
+	writer, err := p.writer(ctx, reference)
 	if err != nil {
 		return err
 	}

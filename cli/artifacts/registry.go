@@ -56,6 +56,10 @@ func (r *Registry) Writer(ctx context.Context, text string) (*artifacts.Writer, 
 	if err != nil {
 		return nil, err
 	}
+	return r.writer(ctx, reference)
+}
+
+func (r *Registry) writer(ctx context.Context, reference artifacts.Reference) (*artifacts.Writer, error) {
 	connection, err := r.options()
 	if err != nil {
 		return nil, err

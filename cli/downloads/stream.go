@@ -37,12 +37,18 @@ func Open(ctx context.Context, doing string, o Options) (*Stream, error) {
 // Offset is the place of the next byte that is read.
 func (s *Stream) Offset() int64 { return s.offset }
 
+// maxGap is the number of bytes that are read and discarded rather than that a request is sent for those behind them.
+const maxGap = 64 << 10
+
 // SeekTo continues at a place of the file.
 func (s *Stream) SeekTo(offset int64) {
-	if offset == s.offset {
-		return
+	if gap := offset - s.offset; s.body != nil && gap > 0 && gap <= maxGap {
+		if _, err := io.CopyN(io.Discard, s.body, gap); err != nil {
+			s.drop() // the next read sends a request for what is behind the gap
+		}
+	} else if gap != 0 {
+		s.drop()
 	}
-	s.drop()
 	if offset > s.offset {
 		s.meter.Skip(offset - s.offset)
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
+	"sync"
 
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -75,7 +77,49 @@ func (x *exporting) send(ctx context.Context, e *export, to *artifacts.Writer) (
 }
 
 // layout reads the archive of an artifact, file by file.
-type layout struct{ stream *downloads.Stream }
+type layout struct {
+	stream *downloads.Stream
+
+	mu sync.Mutex
+	// sent is what the registry reads; nil for nothing.
+	sent *sent
+}
+
+// sent is a layer that the registry reads. A connection that was given up can still read it beside a new one: it gets an error.
+type sent struct {
+	of   *layout
+	from io.Reader
+}
+
+// Read implements io.Reader.
+func (s *sent) Read(into []byte) (int, error) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	if s.of.sent != s {
+		return 0, fs.ErrClosed
+	}
+	return s.from.Read(into) //nolint:wrapcheck // io.Reader
+}
+
+// Close implements io.Closer.
+func (s *sent) Close() error { return nil }
+
+// open goes to the begin of a layer. What was opened before gets no more bytes.
+func (l *layout) open(at, size int64) io.ReadCloser {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stream.SeekTo(at)
+	l.sent = &sent{of: l, from: io.LimitReader(l.stream, size)}
+	return l.sent
+}
+
+// skip goes behind a layer.
+func (l *layout) skip(to int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stream.SeekTo(to)
+	l.sent = nil
+}
 
 // next goes to the content of the next file, which must have a name.
 func (l *layout) next(name string) (size int64, err error) {
@@ -128,14 +172,10 @@ func (l *layout) layer(ctx context.Context, d *oci.Descriptor, to *artifacts.Wri
 		return fmt.Errorf("the layer %s has %d bytes: the manifest says %d", d.Digest, size, d.Size)
 	}
 	begin := l.stream.Offset()
-	open := func() (io.ReadCloser, error) {
-		l.stream.SeekTo(begin)
-		return io.NopCloser(io.LimitReader(l.stream, size)), nil
-	}
-	if err := to.Upload(ctx, d, open, nil); err != nil {
+	if err := to.Upload(ctx, d, func() (io.ReadCloser, error) { return l.open(begin, size), nil }, nil); err != nil {
 		return err //nolint:wrapcheck // it names the repository
 	}
-	l.stream.SeekTo(padded(begin + size))
+	l.skip(padded(begin + size))
 	return nil
 }
 
