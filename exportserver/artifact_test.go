@@ -3,7 +3,6 @@ package exportserver
 import (
 	"bytes"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,18 +33,11 @@ func TestArtifact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if handler := s.Route(r); handler != nil {
-				handler.ServeHTTP(w, r)
-				return
-			}
-			http.NotFound(w, r)
-		}))
-		defer server.Close()
+		address := served(t, s)
 		if err := s.Measure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		whole := get(t, http.MethodGet, server.URL+"/export.oci.tar")
+		whole := get(t, http.MethodGet, address+"/export.oci.tar")
 		if whole.code != http.StatusOK || whole.header.Get("Content-Type") != "application/x-tar" || !strings.Contains(whole.header.Get("Content-Disposition"), `"mill.oci.tar"`) {
 			t.Fatalf("%d %v", whole.code, whole.header)
 		}
@@ -54,10 +46,10 @@ func TestArtifact(t *testing.T) {
 			t.Errorf("%+v %v", verified, err)
 		}
 		half := len(whole.body) / 2
-		if rest := get(t, http.MethodGet, server.URL+"/export.oci.tar", "Range", "bytes="+itoa(half)+"-", "If-Range", whole.header.Get("ETag")); rest.code != http.StatusPartialContent || !bytes.Equal(rest.body, whole.body[half:]) {
+		if rest := get(t, http.MethodGet, address+"/export.oci.tar", "Range", "bytes="+itoa(half)+"-", "If-Range", whole.header.Get("ETag")); rest.code != http.StatusPartialContent || !bytes.Equal(rest.body, whole.body[half:]) {
 			t.Errorf("the rest: %d, %d bytes", rest.code, len(rest.body))
 		}
-		if ova := get(t, http.MethodGet, server.URL+"/export.ova"); ova.code != http.StatusNotFound {
+		if ova := get(t, http.MethodGet, address+"/export.ova"); ova.code != http.StatusNotFound {
 			t.Errorf("an OVA: %d", ova.code)
 		}
 		if first != nil && !bytes.Equal(first, whole.body) {

@@ -1,6 +1,7 @@
 package exportserver
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -41,26 +42,23 @@ type Plan struct {
 	StatusToken string `json:"statusToken,omitempty"`
 }
 
-// The paths of what is served.
-const (
-	pathOVA      = "/export.ova"
-	pathArtifact = "/export.oci.tar"
-)
+// form is how a format is served: the path, the end of the name of the file, and its media type.
+type form struct{ path, suffix, mediaType string }
+
+var forms = map[v1beta1.ExportFormat]form{
+	v1beta1.ExportOVA: {path: "/export.ova", suffix: ".ova", mediaType: "application/ovf"},
+	v1beta1.ExportOCI: {path: "/export.oci.tar", suffix: ".oci.tar", mediaType: "application/x-tar"},
+}
+
+// formOf is the form of a format; that of an OVA if it is empty.
+func formOf(format v1beta1.ExportFormat) form { return forms[cmp.Or(format, v1beta1.ExportOVA)] }
 
 // PathOf is the path of an export.
-func PathOf(format v1beta1.ExportFormat) string {
-	if format == v1beta1.ExportOCI {
-		return pathArtifact
-	}
-	return pathOVA
-}
+func PathOf(format v1beta1.ExportFormat) string { return formOf(format).path }
 
 // FileOf is the name of the file of an export of a template.
 func FileOf(format v1beta1.ExportFormat, template string) string {
-	if format == v1beta1.ExportOCI {
-		return ovf.Name(template) + ".oci.tar"
-	}
-	return ovf.Name(template) + ".ova"
+	return ovf.Name(template) + formOf(format).suffix
 }
 
 // Disk is a raw image at a URL, or a file or a block device of a volume.
@@ -87,8 +85,8 @@ func (p *Plan) Validate() (found field.ErrorList) {
 	if p.Template == nil {
 		found = append(found, field.Required(field.NewPath("template"), "it is what is exported"))
 	}
-	if p.Format != "" && p.Format != v1beta1.ExportOVA && p.Format != v1beta1.ExportOCI {
-		found = append(found, field.NotSupported(field.NewPath("format"), p.Format, []v1beta1.ExportFormat{v1beta1.ExportOVA, v1beta1.ExportOCI}))
+	if formOf(p.Format) == (form{}) {
+		found = append(found, field.NotSupported(field.NewPath("format"), p.Format, slices.Sorted(maps.Keys(forms))))
 	}
 	permitted, err := p.Sources.Permitted()
 	if err != nil {

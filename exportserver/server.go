@@ -324,13 +324,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	reader := &failing{Reader: a.Reader()}
 	defer reader.Close()
-	mediaType := "application/ovf"
-	if s.Plan.Format == v1beta1.ExportOCI {
-		mediaType = "application/x-tar"
-	}
 	h := w.Header()
 	h.Set("ETag", `"`+a.Tag()+`"`)
-	h.Set("Content-Type", mediaType)
+	h.Set("Content-Type", formOf(s.Plan.Format).mediaType)
 	h.Set("Content-Disposition", `attachment; filename="`+status.Name+`"`)
 	h.Set("Cache-Control", "no-store")
 	sent := &sender{ResponseWriter: w, control: control, sum: sha256.New(), count: s.metrics.sent}

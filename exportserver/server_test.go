@@ -125,6 +125,12 @@ func started(t *testing.T, e *exporter) (*Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, served(t, s)
+}
+
+// served is the address of a server.
+func served(t *testing.T, s *Server) string {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if handler := s.Route(r); handler != nil {
 			handler.ServeHTTP(w, r)
@@ -133,7 +139,7 @@ func started(t *testing.T, e *exporter) (*Server, string) {
 		http.NotFound(w, r)
 	}))
 	t.Cleanup(server.Close)
-	return s, server.URL
+	return server.URL
 }
 
 // answer is an answer and its body, as far as it was sent.

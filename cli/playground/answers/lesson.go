@@ -42,7 +42,7 @@ func (a *Answerer) learned(ctx context.Context, q *Question) (*Learned, error) {
 		return nil, err
 	}
 	found := &Learned{Passed: []string{}, Missing: []Missing{}}
-	if hasRego(ctx, lesson.Files) && !hasRego(ctx, q.Files) {
+	if hasRego(ctx, ofLesson(lesson.Files)) && !hasRego(ctx, q.Files) {
 		found.miss("the policy is in Rego", "no policy in the files has a module")
 	}
 	if len(lesson.Mutants) > 0 {
@@ -57,9 +57,7 @@ func (a *Answerer) learned(ctx context.Context, q *Question) (*Learned, error) {
 // passes runs the check with the files.
 func passes(ctx context.Context, runner *policytest.Runner, lesson *lessons.Lesson, own []File, found *Learned) {
 	files := slices.DeleteFunc(slices.Clone(own), func(f File) bool { return f.HasSuite() || lessons.IsOfCheck(f.Name) })
-	for _, f := range lesson.Check {
-		files = append(files, File(f))
-	}
+	files = append(files, ofLesson(lesson.Check)...)
 	suites, problems := policytest.Load(folder(files), lessons.CheckFile)
 	for _, p := range problems {
 		found.miss("the files can be read", p.String())
@@ -112,6 +110,14 @@ func suitesPass(ctx context.Context, runner *policytest.Runner, own []File, poli
 	return passed == len(cases), passed
 }
 
+// ofLesson are the files of a lesson.
+func ofLesson(all []lessons.File) (files []File) {
+	for _, f := range all {
+		files = append(files, File(f))
+	}
+	return files
+}
+
 func casesOf(report *policytest.Report) (cases []policytest.CaseOutcome) {
 	for _, s := range report.Suites {
 		for _, t := range s.Tests {
@@ -122,9 +128,9 @@ func casesOf(report *policytest.Report) (cases []policytest.CaseOutcome) {
 }
 
 // hasRego reports whether a policy in files has a module in Rego.
-func hasRego[F File | lessons.File](ctx context.Context, files []F) bool {
-	return slices.ContainsFunc(files, func(f F) bool {
-		content, err := manifests.ReadParts(ctx, File(f).Name, strings.NewReader(File(f).Text))
+func hasRego(ctx context.Context, files []File) bool {
+	return slices.ContainsFunc(files, func(f File) bool {
+		content, err := manifests.ReadParts(ctx, f.Name, strings.NewReader(f.Text))
 		return err == nil && slices.ContainsFunc(content.Documents, func(d manifests.Document) bool {
 			module, _, _ := unstructured.NestedString(d.Object.Object, "spec", "rego", "module")
 			return module != ""

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 //go:generate go run ./gen ../../../docs/lessons.md
@@ -54,13 +55,17 @@ type File struct {
 	Text string `json:"text"`
 }
 
-// All are the lessons, in their order.
-func All() []Lesson {
+// All are the lessons, in their order. Do not change them.
+func All() []Lesson { return all() }
+
+var all = sync.OnceValue(load)
+
+func load() []Lesson {
 	folders, err := fs.ReadDir(embedded, ".")
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	var all []Lesson
+	var found []Lesson
 	for _, folder := range folders {
 		_, name, _ := strings.Cut(folder.Name(), "-")
 		l := Lesson{Name: name, Mutants: filesIn(path.Join(folder.Name(), mutantsFolder)), Solution: filesIn(path.Join(folder.Name(), solutionFolder))}
@@ -75,9 +80,9 @@ func All() []Lesson {
 			}
 		}
 		slices.SortStableFunc(l.Files, func(a, b File) int { return place(a.Name) - place(b.Name) })
-		all = append(all, l)
+		found = append(found, l)
 	}
-	return all
+	return found
 }
 
 // Names are the names of the lessons, in their order.
@@ -90,12 +95,11 @@ func Names() (names []string) {
 
 // Find returns the lesson with a name; nil without one.
 func Find(name string) *Lesson {
-	all := All()
-	at := slices.IndexFunc(all, func(l Lesson) bool { return l.Name == name })
+	at := slices.IndexFunc(All(), func(l Lesson) bool { return l.Name == name })
 	if at < 0 {
 		return nil
 	}
-	return &all[at]
+	return &All()[at]
 }
 
 // filesIn are the files of an embedded folder, which may not exist.
