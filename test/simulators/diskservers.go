@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,10 +54,7 @@ func (d *diskServers) repeat(ctx context.Context, others ...func(context.Context
 		if err != nil && ctx.Err() == nil {
 			d.fault(err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(poll):
-		}
+		pause(ctx, poll, nil)
 	}
 }
 
