@@ -64,7 +64,7 @@ func (c *ControlPlane) startEtcd() (*process, error) {
 
 func (c *ControlPlane) startAPIServer(ctx context.Context) (*process, error) {
 	for attempt := 1; ; attempt++ {
-		port, err := c.ports.take()
+		port, err := c.ports.Take()
 		if err != nil {
 			return nil, err
 		}

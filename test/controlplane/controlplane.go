@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/test/crds"
+	"github.com/virtward/virtward/test/ports"
 )
 
 // startTimeout bounds Start; a quiet machine needs a few seconds.
@@ -45,7 +46,7 @@ type Options struct {
 type ControlPlane struct {
 	options   Options
 	home      *home
-	ports     *ports
+	ports     *ports.Set
 	starter   *starter
 	authority *authority
 	port      int
@@ -93,7 +94,7 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 }
 
 func newControlPlane(options Options) (*ControlPlane, error) {
-	ports, err := newPorts(options.Parent)
+	reserved, err := ports.New(options.Parent)
 	if err != nil {
 		return nil, fmt.Errorf("reserving ports: %w", err)
 	}
@@ -105,7 +106,7 @@ func newControlPlane(options Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ControlPlane{options: options, home: home, ports: ports, starter: newStarter(), authority: authority}, nil
+	return &ControlPlane{options: options, home: home, ports: reserved, starter: newStarter(), authority: authority}, nil
 }
 
 func (c *ControlPlane) start(ctx context.Context) error {
@@ -163,7 +164,7 @@ func (c *ControlPlane) Stop() error {
 	}
 	c.starter.stop()
 	c.starter = nil
-	c.ports.release()
+	c.ports.Release()
 	if err := c.home.remove(); err != nil {
 		return fmt.Errorf("removing the sandbox's folder: %w", err)
 	}
@@ -190,7 +191,7 @@ func (c *ControlPlane) Processes() map[string]int {
 }
 
 // TakePort reserves a loopback port until Stop; no other sandbox on this machine gets it.
-func (c *ControlPlane) TakePort() (int, error) { return c.ports.take() }
+func (c *ControlPlane) TakePort() (int, error) { return c.ports.Take() }
 
 // Binary is the path of one of our own binaries, such as "virtward".
 func (c *ControlPlane) Binary(name string) string { return c.binary(name) }

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"github.com/virtward/virtward/test/locks"
 )
 
 const (
@@ -27,7 +28,7 @@ func newHome(parent string) (*home, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the sandbox's folder: %w", err)
 	}
-	lock, err := lockFile(filepath.Join(path, lockName))
+	lock, err := locks.File(filepath.Join(path, lockName))
 	if err != nil {
 		return nil, fmt.Errorf("locking the sandbox's folder: %w", err)
 	}
@@ -75,23 +76,10 @@ func abandoned(folder string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return time.Since(info.ModTime()) > grace
 	}
-	lock, err := lockFile(path)
+	lock, err := locks.File(path)
 	if err != nil {
 		return false
 	}
 	_ = lock.Close()
 	return true
-}
-
-// lockFile creates and locks a file without waiting; the lock is not inherited by children.
-func lockFile(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = file.Close()
-		return nil, err
-	}
-	return file, nil
 }

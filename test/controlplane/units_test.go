@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/virtward/virtward/test/ports"
 )
 
 // none is no definition at all, which is quicker where they do not matter.
@@ -81,35 +83,6 @@ func TestSweepSparesWhatIsInUse(t *testing.T) {
 		if _, err := os.Stat(folder); (err == nil) != want {
 			t.Errorf("%s is there: %t, want %t", filepath.Base(folder), err == nil, want)
 		}
-	}
-}
-
-func TestPortsAreNotHandedOutTwice(t *testing.T) {
-	parent := t.TempDir()
-	one, err := newPorts(parent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := newPorts(parent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[int]bool{}
-	for i := range 60 {
-		from := []*ports{one, other}[i%2]
-		port, err := from.take()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen[port] || port < firstPort || port > lastPort {
-			t.Errorf("port %d was handed out twice or is out of range", port)
-		}
-		seen[port] = true
-	}
-	one.release()
-	other.release()
-	if left, _ := os.ReadDir(one.folder); len(left) != 0 {
-		t.Errorf("%d ports are still locked", len(left))
 	}
 }
 
@@ -250,13 +223,13 @@ func TestItemsSelectTheFilesOfAVolume(t *testing.T) {
 }
 
 func TestThePortsOfOurChartAreFree(t *testing.T) {
-	ports, err := newPorts(t.TempDir())
+	reserved, err := ports.New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(ports.release)
+	t.Cleanup(reserved.Release)
 	given := map[string]any{"webhook": map[string]any{"timeoutSeconds": 5}, "replicas": 1}
-	chart, err := (&ControlPlane{ports: ports}).VirtwardChart(given)
+	chart, err := (&ControlPlane{ports: reserved}).VirtwardChart(given)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,10 @@
 package glances
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/virtward/virtward/test/ports"
 )
 
 // Identity is what the middleware of Keystone would tell Glance about the account. Without a project, Glance has no tasks.
@@ -29,7 +31,9 @@ type Glance struct {
 	URL string
 
 	dir     string
+	ports   *ports.Set
 	process *exec.Cmd
+	ended   chan struct{}
 }
 
 // Start starts the glance-api of Debian until the test ends. It returns its URL.
@@ -57,8 +61,7 @@ func started(t testing.TB, run func(context.Context, string) (*Glance, error)) s
 	t.Cleanup(func() {
 		g.Stop()
 		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(g.dir, "glance.log"))
-			t.Logf("the log of Glance ends with:\n%s", log[max(0, len(log)-6000):])
+			t.Logf("the log of Glance ends with:\n%s", g.log())
 		}
 	})
 	return g.URL
@@ -75,37 +78,63 @@ func run(ctx context.Context, dir string, permitted []string) (*Glance, error) {
 	if err != nil {
 		return nil, ErrNotInstalled
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	reserved, err := ports.New(os.TempDir())
 	if err != nil {
 		return nil, fmt.Errorf("choosing a port: %w", err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		return nil, fmt.Errorf("choosing a port: %w", err)
-	}
-	file, err := configure(dir, port, permitted)
-	if err != nil {
-		return nil, fmt.Errorf("configuring Glance: %w", err)
-	}
-	if out, err := exec.CommandContext(ctx, "glance-manage", "--config-file", file, "db_sync").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("creating the database of Glance: %w: %s", err, out)
-	}
-	g := &Glance{URL: fmt.Sprintf("http://127.0.0.1:%d/", port), dir: dir, process: exec.Command(program, "--config-file", file)}
-	g.process.Dir, g.process.SysProcAttr = dir, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := g.process.Start(); err != nil {
-		return nil, fmt.Errorf("starting Glance: %w", err)
-	}
-	if err := g.ready(ctx); err != nil {
+	g := &Glance{dir: dir, ports: reserved, ended: make(chan struct{})}
+	if err := g.start(ctx, program, permitted); err != nil {
 		g.Stop()
 		return nil, err
 	}
 	return g, nil
 }
 
+func (g *Glance) start(ctx context.Context, program string, permitted []string) error {
+	port, err := g.ports.Take()
+	if err != nil {
+		return fmt.Errorf("choosing a port: %w", err)
+	}
+	file, err := configure(g.dir, port, permitted)
+	if err != nil {
+		return fmt.Errorf("configuring Glance: %w", err)
+	}
+	if out, err := exec.CommandContext(ctx, "glance-manage", "--config-file", file, "db_sync").CombinedOutput(); err != nil {
+		return fmt.Errorf("creating the database of Glance: %w: %s", err, out)
+	}
+	output := &bytes.Buffer{}
+	process := exec.Command(program, "--config-file", file)
+	process.Dir, process.Stdout, process.Stderr, process.SysProcAttr = g.dir, output, output, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := process.Start(); err != nil {
+		return fmt.Errorf("starting Glance: %w", err)
+	}
+	g.URL, g.process = fmt.Sprintf("http://127.0.0.1:%d/", port), process
+	go func() {
+		defer close(g.ended)
+		_ = process.Wait()
+	}()
+	if err := g.ready(ctx); err != nil {
+		g.Stop()
+		return fmt.Errorf("Glance does not start: %w\n%s\n%s", err, tail(output.Bytes()), g.log())
+	}
+	return nil
+}
+
+// log is the end of the log.
+func (g *Glance) log() []byte {
+	log, _ := os.ReadFile(filepath.Join(g.dir, "glance.log"))
+	return tail(log)
+}
+
+func tail(text []byte) []byte { return text[max(0, len(text)-6000):] }
+
 // Stop ends the process.
 func (g *Glance) Stop() {
-	_ = g.process.Process.Kill()
-	_ = g.process.Wait()
+	if g.process != nil {
+		_ = g.process.Process.Kill()
+		<-g.ended
+	}
+	g.ports.Release()
 }
 
 // Identified passes requests on with an Identity, as the middleware of Keystone does.
@@ -181,7 +210,7 @@ allowed_hosts = [127.0.0.1]
 
 // ready waits until Glance answers.
 func (g *Glance) ready(ctx context.Context) error {
-	for deadline := time.Now().Add(90 * time.Second); ; {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.URL+"v2/images", nil)
 		if err != nil {
 			return fmt.Errorf("the URL of Glance: %w", err)
@@ -198,9 +227,13 @@ func (g *Glance) ready(ctx context.Context) error {
 			err = errors.New(response.Status)
 		}
 		if ctx.Err() != nil || time.Now().After(deadline) {
-			return fmt.Errorf("Glance does not start: %w", err)
+			return err
 		}
-		<-time.After(200 * time.Millisecond)
+		select {
+		case <-g.ended:
+			return fmt.Errorf("the process ended: %s", g.process.ProcessState)
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
 }
 

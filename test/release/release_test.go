@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path"
@@ -23,6 +22,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/test/ports"
 )
 
 const (
@@ -70,7 +71,7 @@ func tool(t *testing.T, parts ...string) string {
 // build makes a release from programs that are built already.
 func build(t *testing.T, programs, platforms string) *dist {
 	t.Helper()
-	d := &dist{folder: filepath.Join(t.TempDir(), "dist"), address: freeAddress(t)}
+	d := &dist{folder: filepath.Join(t.TempDir(), "dist"), address: ports.Address(t)}
 	run(t, tool(t, "tools", "release"), "build", "-root", root, "-version", version, "-dirty", "-compile=false", "-programs", programs,
 		"-platforms", platforms, "-out", d.folder, "-helm", tool(t, "tools", "helm"),
 		"-repository", d.repository(), "-url", "http://"+d.address+"/download")
@@ -94,16 +95,6 @@ func built(t *testing.T) (folder, platform string) {
 		}
 	}
 	return folder, runtime.GOOS + "/" + runtime.GOARCH
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // run runs a program, and returns what it prints.

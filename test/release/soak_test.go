@@ -22,6 +22,7 @@ import (
 	"github.com/virtward/virtward/test/catalog"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/planes"
+	"github.com/virtward/virtward/test/ports"
 	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/test/soak"
 )
@@ -88,7 +89,7 @@ func TestSoakReproducible(t *testing.T) {
 	if platforms == "" {
 		platforms = "linux/amd64,linux/arm64,linux/s390x,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
 	}
-	address := freeAddress(t)
+	address := ports.Address(t)
 	commit := strings.TrimSpace(run(t, "git", "-C", root, "rev-parse", "HEAD")) // others can commit meanwhile
 	var sums [2][]byte
 	for i := range sums {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -25,6 +24,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/pages"
 	"github.com/virtward/virtward/test/planes"
+	"github.com/virtward/virtward/test/ports"
 	"github.com/virtward/virtward/test/soak"
 )
 
@@ -167,7 +167,7 @@ func startPrometheus(t *testing.T, program string, s *sandbox, sh *pages.Shell, 
 		t.Fatal(err)
 	}
 	write("prometheus.yaml", settings)
-	p := &prometheus{address: freeAddress(t), sh: sh}
+	p := &prometheus{address: ports.Address(t), sh: sh}
 	log, err := os.Create(filepath.Join(folder, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -205,17 +205,6 @@ func startPrometheus(t *testing.T, program string, s *sandbox, sh *pages.Shell, 
 		return nil
 	})
 	return p
-}
-
-// freeAddress returns an address that nothing listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // apiServer returns how Prometheus reads the metrics of the API server.
