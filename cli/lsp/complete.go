@@ -149,6 +149,8 @@ func named(kind, path string) []string {
 		return []string{apikinds.VirtualMachinePolicy}
 	case path == "spec.instancetype.name" || path == "spec.virtualMachineTemplate.spec.instancetype.name":
 		return []string{apikinds.VirtualMachineClusterInstancetype, apikinds.VirtualMachineInstancetype}
+	case kind == apikinds.VirtualMachineTemplateExport && path == "spec.templateRef.name":
+		return []string{apikinds.VirtualMachineTemplate}
 	case path == "spec.preference.name" || path == "spec.virtualMachineTemplate.spec.preference.name":
 		return []string{apikinds.VirtualMachineClusterPreference, apikinds.VirtualMachinePreference}
 	}
@@ -198,25 +200,65 @@ func isExpression(path string) bool {
 	return strings.HasPrefix(path, "spec.") && strings.HasSuffix(path, "expression")
 }
 
-// chain is a variable with fields behind it, at the end of an expression.
-var chain = regexp.MustCompile(`([a-zA-Z_]\w*)((?:\s*\.\s*\??\s*\w+|\[\s*\d+\s*\])*?)(?:\s*\.\s*\??(\w*))?$`)
+// dotted is a variable with fields, indices and keys behind it.
+const dotted = `([a-zA-Z_]\w*)((?:\s*\.\s*\??\s*\w+|\[\s*\d+\s*\]|\[\s*'[^']*'\s*\]|\[\s*"[^"]*"\s*\])*?)`
+
+var (
+	// chain is the path at the end of an expression, and the field of it that is being typed.
+	chain = regexp.MustCompile(dotted + `(?:\s*\.\s*\??(\w*))?$`)
+	// loop is the beginning of a macro over the elements of a list, which names one element.
+	loop = regexp.MustCompile(dotted + `\s*\.\s*(?:all|exists|exists_one|existsOne|filter|map)\s*\(\s*([a-zA-Z_]\w*)\s*,`)
+	// key is a key of a map.
+	key = regexp.MustCompile(`\[\s*(?:'[^']*'|"[^"]*")\s*\]`)
+)
+
+const (
+	// maxLoops is the number of loops around a variable that are looked at.
+	maxLoops = 8
+	// maxExpression is the part of an expression before the cursor that is looked at, in bytes.
+	maxExpression = 64 << 10
+)
+
+// stepsOf returns the steps behind a variable. A key is one step, whatever it contains.
+func stepsOf(written string) []string {
+	return strings.FieldsFunc(key.ReplaceAllString(written, ".key"), func(r rune) bool { return strings.ContainsRune(". ?[]\n\r\t", r) })
+}
+
+// resolved returns the path of a variable that the loops of an expression name, from a variable that all expressions know.
+func resolved(expression, root string, steps []string) (string, []string) {
+	loops := loop.FindAllStringSubmatchIndex(expression, -1)
+	for range maxLoops {
+		i := len(loops) - 1
+		for i >= 0 && expression[loops[i][6]:loops[i][7]] != root {
+			i--
+		}
+		if i < 0 {
+			break
+		}
+		m := loops[i]
+		of := stepsOf(expression[m[4]:m[5]])
+		root, steps, loops = expression[m[2]:m[3]], append(append(of, "0"), steps...), loops[:i]
+	}
+	return root, steps
+}
 
 // expression returns variables, or the fields of a variable.
 func (c *completion) expression() (words []word, from int) {
 	end := c.cursor.From + len(c.cursor.Prefix)
-	m := chain.FindStringSubmatchIndex(c.cursor.Prefix)
+	typed := c.cursor.Prefix[max(0, len(c.cursor.Prefix)-maxExpression):]
+	m := chain.FindStringSubmatchIndex(typed)
 	if m == nil {
 		m = []int{0, 0, 0, 0, 0, 0, -1, -1}
 	}
 	if m[6] < 0 { // a variable
-		typed := c.cursor.Prefix[m[2]:m[3]]
-		for _, name := range cel.Names() {
-			words = append(words, word{label: name, insert: name, kind: protocol.CompletionVariable})
+		name := typed[m[2]:m[3]]
+		for _, known := range cel.Names() {
+			words = append(words, word{label: known, insert: known, kind: protocol.CompletionVariable})
 		}
-		return words, end - len(typed)
+		return words, end - len(name)
 	}
-	root, last := c.cursor.Prefix[m[2]:m[3]], c.cursor.Prefix[m[6]:m[7]]
-	steps := strings.FieldsFunc(c.cursor.Prefix[m[4]:m[5]], func(r rune) bool { return strings.ContainsRune(". ?[]\n\r\t", r) })
+	last := typed[m[6]:m[7]]
+	root, steps := resolved(typed[:m[0]], typed[m[2]:m[3]], stepsOf(typed[m[4]:m[5]]))
 	from = end - len(last)
 	if len(steps) == 0 && (root == "variables" || root == "params") {
 		return c.declared(root), from

@@ -58,7 +58,7 @@ func TestHover(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	folder := t.TempDir()
-	write(t, filepath.Join(folder, "m1.yaml"), instancetype+"---\n"+policy)
+	write(t, filepath.Join(folder, "m1.yaml"), instancetype+"---\n"+policy+"---\napiVersion: template.kubevirt.io/v1beta1\nkind: VirtualMachineTemplate\nmetadata: {name: web-template}\nspec: {}\n")
 	s := start(t, folder)
 	uri := "file://" + folder + "/f.yaml"
 	head := "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\n"
@@ -80,6 +80,13 @@ func TestCompletion(t *testing.T) {
 		{"variables of CEL", policyHead + "  validations:\n  - expression: v|", "vm", "object"},
 		{"fields in CEL", policyHead + "  validations:\n  - expression: size(vm.spec.domain.|)", "devices", ""},
 		{"fields in a block", policyHead + "  validations:\n  - expression: |-\n      true && vm.spec.domain.devices.disks[0].di\u007f", "disk", "cdrom"},
+		{"fields of a reference", policyHead + "  validations:\n  - expression: references.persistentVolumeClaims[0].|", "accessModes", "unknown"},
+		{"fields of an instancetype", policyHead + "  validations:\n  - expression: instancetype.memory.|", "guest", ""},
+		{"fields of the platform", policyHead + "  validations:\n  - expression: platform.hyp|", "hypervisor", "architecture"},
+		{"fields behind a key", policyHead + "  validations:\n  - expression: request.userInfo.extra['a.b'].|", "", "username"},
+		{"fields of an element of a loop", policyHead + "  validations:\n  - expression: vm.spec.domain.devices.disks.all(d, d.|)", "bootOrder", ""},
+		{"fields of an element of an inner loop", policyHead + "  validations:\n  - expression: pod.spec.containers.all(c, c.resources.claims.exists(r, r.|))", "name", "image"},
+		{"names of templates", "apiVersion: template.kubevirt.io/v1beta1\nkind: VirtualMachineTemplateExport\nspec:\n  templateRef:\n    name: |", "web-template", ""},
 		{"variables of the policy", policyHead + "  variables: [{name: cores, expression: '1'}]\n  validations:\n  - expression: variables.|", "cores", ""},
 		{"parameters of the policy", policyHead + "  params: {values: {most: 4}}\n  validations:\n  - expression: params.|", "most", ""},
 	} {

@@ -371,7 +371,7 @@ var switchedOff = regexp.MustCompile(`(?m)^(switch|guards) .* off\b`)
 func (i *installation) status(t *testing.T) string {
 	t.Helper()
 	command := exec.CommandContext(i.ctx, filepath.Join(root, "bin", "kubectl-virtward"), "status")
-	command.Env = []string{"KUBECONFIG=" + i.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
+	command.Env = i.controlPlane.Environment(i.controlPlane.Kubeconfig())
 	output, err := command.Output()
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) {
@@ -389,7 +389,7 @@ func (i *installation) helm(t *testing.T, words ...string) string {
 func (i *installation) run(t *testing.T, binary string, words ...string) string {
 	t.Helper()
 	command := exec.CommandContext(i.ctx, binary, words...)
-	command.Env = []string{"KUBECONFIG=" + i.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
+	command.Env = i.controlPlane.Environment(i.controlPlane.Kubeconfig())
 	output, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %v: %v\n%s", filepath.Base(binary), words, err, output)
@@ -549,7 +549,7 @@ type plan struct {
 func (i *installation) runUninstall(ctx context.Context, t *testing.T, words ...string) (printed plan, errOut string, code int) {
 	t.Helper()
 	command := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl-virtward"), append([]string{"uninstall", "-o", "json", "--helm", filepath.Join(root, "bin", "tools", "helm")}, words...)...)
-	command.Env = []string{"KUBECONFIG=" + i.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
+	command.Env = i.controlPlane.Environment(i.controlPlane.Kubeconfig())
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
 	if err := command.Run(); command.ProcessState == nil {

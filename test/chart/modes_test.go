@@ -213,7 +213,7 @@ func (m *modes) upgrade(t *testing.T, words ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(m.ctx, filepath.Join("bin", "tools", "helm"), withImage(append([]string{"upgrade", release, folder, "--namespace", namespace}, words...))...)
 	command.Dir = root
-	command.Env = []string{"KUBECONFIG=" + m.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
+	command.Env = m.controlPlane.Environment(m.controlPlane.Kubeconfig())
 	output, err := command.CombinedOutput()
 	return string(output), err
 }

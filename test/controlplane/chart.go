@@ -126,7 +126,7 @@ func (c *ControlPlane) runHook(ctx context.Context, namespace string) error {
 // helm runs Helm with the admin's kubeconfig and without the user's own configuration.
 func (c *ControlPlane) helm(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, c.binary("tools", "helm"), args...)
-	cmd.Env = append(c.environment(), frugal, "KUBECONFIG="+c.Kubeconfig())
+	cmd.Env = c.Environment(c.Kubeconfig())
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("helm %s: %w\n%s", args[0], err, strings.TrimSpace(string(output)))
 	}

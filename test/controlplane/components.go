@@ -215,6 +215,12 @@ func (c *ControlPlane) environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home.path, "TMPDIR=" + c.home.path}
 }
 
+// Environment is that of a client's command with a kubeconfig. All commands share what they know of the server's kinds, as those of
+// a user do: a Helm that knows nothing of them spends half of its time on them.
+func (c *ControlPlane) Environment(kubeconfig string) []string {
+	return append(c.environment(), frugal, "KUBECONFIG="+kubeconfig)
+}
+
 // apiServerReady requests /readyz, which includes the bootstrap of RBAC.
 func (c *ControlPlane) apiServerReady() func(context.Context) error {
 	roots := x509.NewCertPool()

@@ -41,7 +41,7 @@ func kubectlWith(ctx context.Context, kubeconfig, manifests string, args ...stri
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, cluster.Binary("kubectl"), args...)
 	path := filepath.Dir(cluster.Binary("kubectl-virtward")) + string(filepath.ListSeparator) + os.Getenv("PATH")
-	command.Env = []string{"HOME=" + GinkgoT().TempDir(), "PATH=" + path, "KUBECONFIG=" + kubeconfig, "GOGC=400"}
+	command.Env = append(cluster.Environment(kubeconfig), "PATH="+path)
 	command.Stdin = strings.NewReader(manifests)
 	var output, complaints strings.Builder
 	command.Stdout, command.Stderr = &output, &complaints

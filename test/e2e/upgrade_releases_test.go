@@ -162,7 +162,7 @@ func (f *fleet) upgrade(ctx context.Context, r release) {
 func (f *fleet) rollback(ctx context.Context) {
 	GinkgoHelper()
 	cmd := exec.CommandContext(ctx, f.plane.Binary("tools/helm"), "rollback", controlplane.VirtwardRelease, "--namespace", controlplane.VirtwardNamespace)
-	cmd.Env = []string{"KUBECONFIG=" + f.plane.Kubeconfig(), "HOME=" + f.plane.Dir()}
+	cmd.Env = f.plane.Environment(f.plane.Kubeconfig())
 	output, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", output)
 	f.point(ctx)

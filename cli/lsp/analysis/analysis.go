@@ -167,7 +167,7 @@ func (a *Analyzer) explain(ctx context.Context, s *workspace.Snapshot, file *wor
 	if err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
-	r.Objects = objects
+	r.Objects = append(slices.Clip(objects), templates(s, file)...)
 	if r.Minor, _ = schemas.MinorOf(e.evaluator.Facts().KubeVirtVersion); r.Minor == "" {
 		r.Minor = schemas.Newest()
 	}
@@ -282,6 +282,18 @@ func around(s *workspace.Snapshot, file *workspace.File) (key uint64, objects []
 func matters(d manifests.Document) bool {
 	kind := d.Object.GroupVersionKind()
 	return len(d.Repeated) == 0 && (offline.IsConfiguration(kind) || offline.IsReference(kind) || kind.Kind == apikinds.KubeVirt || kind.Group == "" && kind.Kind == apikinds.Namespace)
+}
+
+// templates returns the templates of the folder, which exports name.
+func templates(s *workspace.Snapshot, file *workspace.File) (found []manifests.Document) {
+	for _, f := range s.Near(file.Name) {
+		for _, d := range f.Documents {
+			if d.Object.GetKind() == apikinds.VirtualMachineTemplate && len(d.Repeated) == 0 {
+				found = append(found, d)
+			}
+		}
+	}
+	return found
 }
 
 // identity is what makes two objects the same one. There is one KubeVirt of a cluster.

@@ -11,6 +11,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/references"
@@ -61,7 +62,14 @@ func OfVariable(name string, steps []string) (*Field, bool) {
 	of := map[string]reflect.Type{
 		"vm": reflect.TypeFor[v1.VirtualMachineInstance](), "object": reflect.TypeFor[v1.VirtualMachine](), "oldObject": reflect.TypeFor[v1.VirtualMachine](),
 	}[name]
-	return ofType(of, steps)
+	if of != nil {
+		return ofType(of, steps)
+	}
+	typeName, names, ok := cel.Below(name, steps)
+	if !ok {
+		return nil, false
+	}
+	return &Field{Field: &schemas.Field{Type: typeName, List: typeName == "list", Fields: names}}, true
 }
 
 // typeOf returns the Go type of a kind of KubeVirt, or that of suites; nil for others.
