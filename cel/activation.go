@@ -38,6 +38,12 @@ func (s *Scope) Activation(d *Documents) *Activation {
 	return a
 }
 
+// HasRead reports whether an expression has read a variable of the policy.
+func (a *Activation) HasRead(variable string) bool {
+	i, ok := a.scope.names[variable]
+	return ok && a.variables.values != nil && a.variables.values[i] != nil
+}
+
 // Parent is nil: there are no other names.
 func (a *Activation) Parent() interpreter.Activation { return nil }
 

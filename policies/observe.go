@@ -25,6 +25,8 @@ type Step struct {
 	// Value is the result, as decoded JSON.
 	Value any
 	Err   error
+	// Reads are the variables that this step is the first to read.
+	Reads []string
 	// Parts of the expression, if requested.
 	Parts []cel.Part
 }
@@ -35,6 +37,9 @@ type Step struct {
 // The documents are those of an Observer.
 func (p *Policy) Observe(d *cel.Documents, parts bool, coverage *rego.Coverage, trace *rego.Trace) []Step {
 	o := &observation{parts: parts}
+	for _, v := range p.spec.Variables {
+		o.variables = append(o.variables, v.Name)
+	}
 	if !o.conditions(p.conditions, d) {
 		return o.steps
 	}
@@ -56,7 +61,9 @@ func (p *Policy) Observe(d *cel.Documents, parts bool, coverage *rego.Coverage, 
 // observation collects steps.
 type observation struct {
 	parts bool
-	steps []Step
+	// variables are the names of the variables of the policy.
+	variables []string
+	steps     []Step
 }
 
 // conditions reports whether all conditions are true.
@@ -86,8 +93,19 @@ func (o *observation) validations(v *validations, d *cel.Documents) {
 
 // step evaluates an expression with its own budget, and returns its value.
 func (o *observation) step(field string, program *cel.Program, activation *cel.Activation) any {
+	var unread []string
+	for _, name := range o.variables {
+		if !activation.HasRead(name) {
+			unread = append(unread, name)
+		}
+	}
 	value, err := program.Eval(activation, cel.NewBudget())
 	step := Step{Field: field, Expression: program.Expression(), Value: value, Err: err}
+	for _, name := range unread {
+		if activation.HasRead(name) {
+			step.Reads = append(step.Reads, name)
+		}
+	}
 	if o.parts {
 		step.Parts = program.Observe(activation)
 	}

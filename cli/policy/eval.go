@@ -40,6 +40,8 @@ type evalOptions struct {
 	old          string
 	user         string
 	groups       []string
+	// breakpoint is a variable of the policy.
+	breakpoint string
 }
 
 // outputText is the output for people.
@@ -57,6 +59,11 @@ eval computes the documents that policies read, such as vm, object, instancetype
 the expression with the budget of a policy, and prints its value, its type, its cost, and the values of its parts. With
 --policy, the expression can also read the params and the variables of a policy of the files or of the cluster.
 
+With --break VARIABLE, eval evaluates the policy of --policy instead. It stops where the variable gets a value, and shows the value
+and its inputs. In CEL, it is one of spec.variables, and it gets its value when an expression reads it first. In Rego, it is a
+variable or a rule of the module, and it can get several values. In a terminal, eval waits after each stop: write expressions, or
+:next. Otherwise, it prints all stops.
+
 Without an expression, eval reads expressions from standard input: one from each line, or in a terminal, with a history, and
 completion of names by Tab.
 
@@ -66,6 +73,9 @@ The exit code is 1 if an expression has no value because of an error, or if a do
 
   # Find out why a policy denies it
   PROGRAM policy eval 'quantity(variables.memory).compareTo(quantity(params.limit)) <= 0' -f vm.yaml -f policy.yaml --policy memory-limit
+
+  # Show the value of a variable of a policy when it gets it, and its inputs
+  PROGRAM policy eval -f vm.yaml -f policy.yaml --policy memory-limit --break memory
 
   # Try expressions in a terminal
   PROGRAM policy eval -f vm.yaml --from-cluster`),
@@ -78,6 +88,12 @@ The exit code is 1 if an expression has no value because of an error, or if a do
 			}
 			if err := o.sources.ValidateFiles(cmd); err != nil {
 				return err
+			}
+			if o.breakpoint != "" && o.policy == "" {
+				return options.Usagef("--break needs the name of a policy: add --policy%s", options.SeeHelp(cmd))
+			}
+			if o.breakpoint != "" && len(args) > 0 {
+				return options.Usagef("--break stops in the policy: leave out the expression%s", options.SeeHelp(cmd))
 			}
 			if err := options.OneOf("language", o.language, inspect.Languages()); err != nil {
 				return err
@@ -99,6 +115,7 @@ The exit code is 1 if an expression has no value because of an error, or if a do
 	flags.StringVar(&o.language, "language", o.language, "Language of the expression: "+strings.Join(inspect.Languages(), ", "))
 	flags.StringVar(&o.name, "name", "", "Name of the virtual machine, if there are several")
 	flags.StringVar(&o.policy, "policy", "", "Policy whose params and variables the expression can read")
+	flags.StringVar(&o.breakpoint, "break", "", "Variable of the policy to stop at, to show its value and its inputs")
 	flags.StringVar(&o.params, "params", "", "Values of params, as a YAML or JSON object")
 	flags.StringVar(&o.old, "old-filename", "", "File with the object before an update, which the expression reads as oldObject")
 	flags.StringVar(&o.user, "requester", o.user, "Name of the user who sends the request")
@@ -121,8 +138,18 @@ func (s *session) read(ctx context.Context, args []string) error {
 	if len(args) == 1 {
 		return s.show(ctx, args[0])
 	}
-	if in, ok := s.program.Streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
-		return s.terminal(ctx, in)
+	var stops *inspect.Break
+	if s.breakpoint != "" {
+		var err error
+		if stops, err = s.stops(ctx); err != nil {
+			return err
+		}
+	}
+	if in, ok := s.program.Streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) && (stops == nil || s.output == outputText) {
+		return s.terminal(ctx, in, stops)
+	}
+	if stops != nil {
+		return s.showStops(stops)
 	}
 	return s.lines(ctx)
 }
@@ -149,6 +176,8 @@ type session struct {
 	unreadable error
 	old        *manifests.Document
 	inspector  *inspect.Inspector
+	// chosen is the policy of --policy.
+	chosen *policies.Policy
 	// matching is a policy that matches the virtual machine.
 	matching *policies.Policy
 }
@@ -241,11 +270,17 @@ func (s *session) prepare() error {
 			return fmt.Errorf("there is no valid policy %q in the files, nor in the cluster with --from-cluster", s.policy)
 		}
 		in.Params, in.Variables = policy.Params(), policy.Spec().Variables
+		s.chosen = policy
 	}
 	if s.params != "" {
 		in.Params = nil
 		if err := yaml.Unmarshal([]byte(s.params), &in.Params); err != nil || in.Params == nil {
 			return options.Usagef("--params must be a YAML or JSON object")
+		}
+	}
+	if s.chosen != nil && s.params != "" {
+		if err := s.withParams(env, in.Params); err != nil {
+			return err
 		}
 	}
 	inspector, problems := inspect.New(env, in)
@@ -339,17 +374,22 @@ func describe(r *inspect.Result, language string) string {
 	default:
 		fmt.Fprintf(&out, "%s (%s, cost: %d %s)\n", texts.Shorten(string(r.Value), maxShown), r.Type, r.Cost, unit)
 	}
-	for _, part := range r.Parts {
-		value := texts.Shorten(string(part.Value), maxShown)
-		switch {
-		case part.Error != "":
-			value = "error: " + texts.OneLine(part.Error)
-		case part.Large:
-			value = "(too long to be shown)"
-		case part.Undefined:
-			value = "undefined"
-		}
-		fmt.Fprintf(&out, "  %s%s = %s\n", strings.Repeat("  ", part.Depth), texts.OneLine(part.Expression), value)
+	for i := range r.Parts {
+		out.WriteString("  " + describePart(&r.Parts[i]))
 	}
 	return out.String()
+}
+
+// describePart returns a part and its value in a line, indented by its depth.
+func describePart(part *inspect.Part) string {
+	value := texts.Shorten(string(part.Value), maxShown)
+	switch {
+	case part.Error != "":
+		value = "error: " + texts.OneLine(part.Error)
+	case part.Large:
+		value = "(too long to be shown)"
+	case part.Undefined:
+		value = "undefined"
+	}
+	return fmt.Sprintf("%s%s = %s\n", strings.Repeat("  ", part.Depth), texts.OneLine(part.Expression), value)
 }

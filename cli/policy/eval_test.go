@@ -167,3 +167,99 @@ func TestPolicyEval(t *testing.T) {
 		}
 	})
 }
+
+const breakPolicies = `---
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: twice}
+spec:
+  enforcement: Deny
+  params: {values: {limit: 2Gi}}
+  variables:
+    - {name: memory, expression: quantity(vm.spec.domain.memory.guest)}
+    - {name: twice, expression: variables.memory.add(quantity(params.limit))}
+    - {name: unread, expression: "1"}
+  validations:
+    - {expression: "vm.metadata.name != ''", message: m, fieldPath: spec}
+    - {expression: "variables.twice.isLessThan(quantity('5Gi'))", message: m, fieldPath: spec.domain.memory.guest}
+---
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: module}
+spec:
+  enforcement: Deny
+  params: {values: {names: [a, db]}}
+  rego:
+    module: |
+      package module
+
+      deny contains msg if {
+        some name in input.params.names
+        full := concat("/", [input.vm.metadata.namespace, name])
+        name == input.vm.metadata.name
+        msg := sprintf("%s is taken", [full])
+      }
+`
+
+// TestBreak stops at variables of policies in both languages.
+func TestBreak(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want clitest.Result
+	}{
+		{"CEL", []string{"--policy", "twice", "--break", "twice"}, clitest.Result{Out: `stop: spec.validations[1].expression of policy twice reads variables.twice
+  twice = "6Gi"
+  expression: variables.memory.add(quantity(params.limit))
+    variables.memory = "4Gi"
+    quantity(params.limit) = "2Gi"
+      params.limit = "2Gi"
+`}},
+		{"CEL with other params", []string{"--policy", "twice", "--break", "twice", "--params", "{limit: 1Gi}"}, clitest.Result{Out: `stop: spec.validations[1].expression of policy twice reads variables.twice
+  twice = "5Gi"
+  expression: variables.memory.add(quantity(params.limit))
+    variables.memory = "4Gi"
+    quantity(params.limit) = "1Gi"
+      params.limit = "1Gi"
+`}},
+		{"not reached", []string{"--policy", "twice", "--break", "unread"}, clitest.Result{Out: "The evaluation of policy twice does not reach unread.\n"}},
+		{"an error", []string{"--policy", "twice", "--break", "twice", "--params", "{limit: [1]}"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: "error: variable twice has no value\n", Out: `stop: spec.validations[1].expression of policy twice reads variables.twice
+  twice = error: no such overload: quantity(list)
+  expression: variables.memory.add(quantity(params.limit))
+    variables.memory = "4Gi"
+    quantity(params.limit) = error: no such overload: quantity(list)
+      params.limit = [1]
+`}},
+		{"Rego", []string{"--policy", "module", "--break", "full"}, clitest.Result{Out: `stop 1: line 5 of the module of policy module: full := concat("/", [input.vm.metadata.namespace, name])
+  full = "shop/a"
+    input.vm.metadata.namespace = "shop"
+    name = "a"
+stop 2: line 5 of the module of policy module: full := concat("/", [input.vm.metadata.namespace, name])
+  full = "shop/db"
+    input.vm.metadata.namespace = "shop"
+    name = "db"
+`}},
+		{"an unknown variable", []string{"--policy", "twice", "--break", "memry"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: "error: --break: policy twice has no variable \"memry\": it has memory, twice, unread\n",
+		}},
+		{"an unknown variable in Rego", []string{"--policy", "module", "--break", "nam"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: "error: --break: policy module has no variable \"nam\": it has deny, full, msg, name\n",
+		}},
+		{"no policy", []string{"--break", "memory"}, clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: --break needs the name of a policy: add --policy: see kubectl virtward policy eval --help\n"}},
+		{"with an expression", []string{"1", "--policy", "twice", "--break", "memory"}, clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: --break stops in the policy: leave out the expression: see kubectl virtward policy eval --help\n"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inFolder(t, map[string]string{"vm.yaml": evalVM + breakPolicies})
+			if diff := cmp.Diff(c.want, clitest.Call(t, "", append([]string{"policy", "eval", "-f", "vm.yaml"}, c.args...)...)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	inFolder(t, map[string]string{"vm.yaml": evalVM + breakPolicies})
+	got := clitest.Call(t, "", "policy", "eval", "-f", "vm.yaml", "--policy", "module", "--break", "full", "-o", "json")
+	var b inspect.Break
+	if err := json.Unmarshal([]byte(got.Out), &b); err != nil || len(b.Stops) != 2 || b.Stops[1].Line != 5 || string(b.Stops[1].Value) != `"shop/db"` || len(b.Stops[1].Inputs) != 2 {
+		t.Errorf("%v %+v", err, got)
+	}
+}

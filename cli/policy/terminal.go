@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ import (
 	"github.com/virtward/virtward/policies/inspect"
 )
 
-// terminal evaluates lines of a terminal until its end.
-func (s *session) terminal(ctx context.Context, in *os.File) error {
+// terminal evaluates lines of a terminal until its end. It waits at each stop, if there are stops.
+func (s *session) terminal(ctx context.Context, in *os.File, stops *inspect.Break) error {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
 		return err
@@ -35,18 +36,20 @@ func (s *session) terminal(ctx context.Context, in *os.File) error {
 	if width, height, err := term.GetSize(int(in.Fd())); err == nil {
 		_ = t.SetSize(width, height)
 	}
-	return s.loop(ctx, t)
+	return s.loop(ctx, t, stops)
 }
 
 // The commands of the loop, besides expressions.
 const (
 	commandQuit = ":quit"
 	commandHelp = ":help"
+	commandNext = ":next"
 	loopHelp    = "Write an expression. Tab completes names. :cel and :rego choose the language, :quit or Ctrl-D ends.\n"
+	breakHelp   = ":next goes to the next stop.\n"
 )
 
 // loop reads and evaluates lines. An error of an expression is only shown.
-func (s *session) loop(ctx context.Context, t *term.Terminal) error {
+func (s *session) loop(ctx context.Context, t *term.Terminal, stops *inspect.Break) error {
 	types, err := s.types(ctx)
 	if err != nil {
 		return err
@@ -61,7 +64,15 @@ func (s *session) loop(ctx context.Context, t *term.Terminal) error {
 		}
 		return completed, at, true
 	}
-	fmt.Fprint(t, loopHelp)
+	help := loopHelp
+	if stops != nil {
+		help += breakHelp
+	}
+	fmt.Fprint(t, help)
+	next := 0
+	if stops != nil {
+		next = showNext(t, stops, next)
+	}
 	for {
 		t.SetPrompt(s.language + "> ")
 		line, err := t.ReadLine()
@@ -76,7 +87,9 @@ func (s *session) loop(ctx context.Context, t *term.Terminal) error {
 		case line == commandQuit:
 			return nil
 		case line == commandHelp:
-			fmt.Fprint(t, loopHelp)
+			fmt.Fprint(t, help)
+		case line == commandNext && stops != nil:
+			next = showNext(t, stops, next)
 		case slices.Contains(inspect.Languages(), strings.TrimPrefix(line, ":")):
 			s.language = strings.TrimPrefix(line, ":")
 		default:
@@ -87,6 +100,16 @@ func (s *session) loop(ctx context.Context, t *term.Terminal) error {
 			fmt.Fprint(t, options.Printable(describe(r, s.language)))
 		}
 	}
+}
+
+// showNext shows the stop with an index, or how the evaluation ended, and returns the index of the next one.
+func showNext(t io.Writer, stops *inspect.Break, i int) int {
+	if i < len(stops.Stops) {
+		fmt.Fprint(t, options.Printable(describeStop(stops, i)))
+		return i + 1
+	}
+	fmt.Fprint(t, options.Printable(cmp.Or(describeEnd(stops), "There are no more stops.\n")))
+	return i
 }
 
 // types returns the types of the documents, for completion; nil for those without a Go type.

@@ -61,7 +61,7 @@ func TestLoop(t *testing.T) {
 	if err := s.loop(t.Context(), term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{in, &out}, "")); err != nil {
+	}{in, &out}, ""), nil); err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()
@@ -72,5 +72,45 @@ func TestLoop(t *testing.T) {
 	}
 	if n := strings.Count(text, "\"4Gi\" (string, cost: "); n != 2 {
 		t.Errorf("the line before is not evaluated again: %d times in\n%s", n, text)
+	}
+}
+
+// TestStops goes from stop to stop, and evaluates an expression between two.
+func TestStops(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "vm.yaml")
+	manifest := "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: db}\nspec: {runStrategy: Always, template: {spec: {domain: {memory: {guest: 4Gi}, devices: {}}}}}\n" +
+		"---\napiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicy\nmetadata: {name: two}\nspec:\n  enforcement: Deny\n  rego:\n    module: |\n      package two\n\n      deny contains n if {\n        some n in [\"a\", \"b\"]\n      }\n"
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &evalOptions{
+		program: options.Program{Streams: genericiooptions.IOStreams{In: strings.NewReader("")}}, sources: options.NewSources(),
+		language: inspect.CEL, output: outputText, policy: "two", breakpoint: "n",
+	}
+	o.sources.Filenames = []string{file}
+	s, err := o.session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stops, err := s.stops(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	in := strings.NewReader("vm.metadata.name\r:next\r:next\r:quit\r")
+	if err := s.loop(t.Context(), term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{in, &out}, ""), stops); err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for _, want := range []string{":next goes to the next stop", "stop 1: line 4", `n = "a"`, "\"db\" (string", "stop 2: line 4", `n = "b"`, "There are no more stops."} {
+		i := strings.Index(out.String()[at:], want)
+		if i < 0 {
+			t.Fatalf("no %q in\n%s", want, out.String()[at:])
+		}
+		at += i
 	}
 }

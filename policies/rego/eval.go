@@ -45,13 +45,13 @@ func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace
 	if coverage != nil {
 		more := limits
 		more.Steps = times(coverageSteps, limits.Steps)
-		_, _ = m.run(in, newBudget(more, size), coverage, nil)
+		_, _ = m.run(in, newBudget(more, size), coverage)
 	}
 	if trace != nil {
 		few := limits
 		few.Steps = min(limits.Steps, maxEvents)
 		steps := newBudget(few, size)
-		_, _ = m.run(in, steps, nil, trace)
+		_, _ = m.run(in, steps, trace)
 		trace.cut = trace.cut || steps.exceeded != ""
 	}
 	return violations, err
@@ -74,7 +74,7 @@ func (m *Module) Measure(input *Input, limits Limits) ([]diagnostics.Violation, 
 	if !budget.work(evaluationSteps + input.ownBytes()/convertedPerStep) {
 		return nil, Spent{Steps: budget.steps}, &LimitError{Module: m.name, Limit: budget.exceeded}
 	}
-	violations, err := m.run(in, budget, nil, nil)
+	violations, err := m.run(in, budget, nil)
 	return violations, Spent{Steps: min(budget.steps, budget.limits.Steps), Bytes: budget.bytes}, err
 }
 
@@ -87,26 +87,25 @@ const convertedPerStep = 64
 // coverageSteps is how many times more steps there may be without an index.
 const coverageSteps = 10
 
-// run evaluates once, and lets one of the observers look on, or none.
-func (m *Module) run(in *ast.Term, budget *budget, coverage *Coverage, trace *Trace) (violations []diagnostics.Violation, err error) {
+// observer observes an evaluation.
+type observer interface{ observe(query *topdown.Query) }
+
+// run evaluates once, with an observer or nil.
+func (m *Module) run(in *ast.Term, budget *budget, observer observer) (violations []diagnostics.Violation, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			violations, err = nil, fmt.Errorf("the Rego of %s made the evaluator fail: %s", m.name, texts.Shorten(fmt.Sprint(r), maxMessage))
 		}
 	}()
 	compiler := m.compiler
-	if coverage != nil || trace != nil {
+	if observer != nil {
 		compiler = m.plain()
 	}
 	query := topdown.NewQuery(m.query).
 		WithCompiler(compiler).WithStore(noData{}).WithInput(in).WithCancel(budget).WithBuiltins(guardedBuiltins()).
 		WithStrictBuiltinErrors(true).WithMetrics(metrics.NoOp())
-	if coverage != nil {
-		// The index, which passes by rules that cannot hold, would leave their conditions unreached.
-		query.WithQueryTracer(coverage.cover).WithIndexing(false)
-	}
-	if trace != nil {
-		query.WithQueryTracer(trace).WithPrintHook(trace)
+	if observer != nil {
+		observer.observe(query)
 	}
 	var found []diagnostics.Violation
 	err = query.Iter(context.Background(), func(result topdown.QueryResult) (err error) {

@@ -23,6 +23,9 @@ type Coverage struct {
 // NewCoverage is for evaluations of this module.
 func (m *Module) NewCoverage() *Coverage { return &Coverage{module: m, cover: cover.New()} }
 
+// observe implements observer. The index, which skips rules that cannot be true, would leave their conditions unreached.
+func (c *Coverage) observe(query *topdown.Query) { query.WithQueryTracer(c.cover).WithIndexing(false) }
+
 // Lines are the numbers of the lines that hold something to evaluate, from 1 and ascending: those of which all was
 // evaluated, and those of which something never was.
 func (c *Coverage) Lines() (reached, missed []int) {
@@ -64,6 +67,9 @@ type Trace struct {
 	prints []string
 	cut    bool
 }
+
+// observe implements observer.
+func (t *Trace) observe(query *topdown.Query) { query.WithQueryTracer(t).WithPrintHook(t) }
 
 // Enabled is for the evaluator.
 func (t *Trace) Enabled() bool { return true }
