@@ -9,9 +9,11 @@ import (
 	"reflect"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	sigsjson "sigs.k8s.io/json"
 
@@ -131,8 +133,11 @@ type reader struct{ client rest.Interface }
 
 func newReader(config *rest.Config) (*reader, error) {
 	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion = "/api", &schema.GroupVersion{Version: "v1"} // for the Status in a response; paths are absolute
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	core := schema.GroupVersion{Version: "v1"}
+	status := runtime.NewScheme() // only the Status in a response is decoded by it; paths are absolute
+	metav1.AddToGroupVersion(status, core)
+	config.APIPath, config.GroupVersion = "/api", &core
+	config.NegotiatedSerializer = serializer.NewCodecFactory(status).WithoutConversion()
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
