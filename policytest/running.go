@@ -9,11 +9,9 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/api/apikinds"
@@ -39,12 +37,7 @@ func (s *Situation) run(ctx context.Context, evaluates *evaluator.Evaluator, sna
 	}
 	vm := completed.Verdict.VM
 	vm.UID, vm.Status.Created, vm.Status.Ready = runningUID, true, true
-	if firmware := vm.Spec.Template.Spec.Domain.Firmware; firmware == nil || firmware.UUID == "" {
-		if firmware == nil {
-			vm.Spec.Template.Spec.Domain.Firmware = &v1.Firmware{}
-		}
-		vm.Spec.Template.Spec.Domain.Firmware.UUID = types.UID(rollouts.DerivedUUID(vm.Name))
-	}
+	rollouts.WithUUID(vm)
 	if request.OldObject, err = json.Marshal(vm); err != nil {
 		return err
 	}
@@ -69,23 +62,8 @@ func (s *Situation) run(ctx context.Context, evaluates *evaluator.Evaluator, sna
 func instanceOf(vm *v1.VirtualMachine, spec *v1.VirtualMachineInstanceSpec) []any {
 	const revision = "revision-start-vm-" + runningUID + "-1"
 	start, _ := json.Marshal(map[string]any{"spec": vm.Spec})
-	running := *spec.DeepCopy()
-	running.Domain.Firmware = vm.Spec.Template.Spec.Domain.Firmware
-	instance := &v1.VirtualMachineInstance{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: apikinds.VirtualMachineInstance},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: vm.Name, Namespace: vm.Namespace, Labels: vm.Spec.Template.ObjectMeta.Labels, Annotations: vm.Spec.Template.ObjectMeta.Annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)},
-		},
-		Spec: running,
-		Status: v1.VirtualMachineInstanceStatus{
-			Phase: v1.Running, VirtualMachineRevisionName: revision,
-			Conditions: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}},
-		},
-	}
-	if memory := running.Domain.Memory; memory != nil {
-		instance.Status.Memory = &v1.MemoryStatus{GuestAtBoot: memory.Guest, GuestCurrent: memory.Guest, GuestRequested: memory.Guest}
-	}
+	instance := rollouts.Start(vm, spec)
+	instance.Status.VirtualMachineRevisionName = revision
 	return []any{instance, &appsv1.ControllerRevision{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: apikinds.ControllerRevisions.Kind},
 		ObjectMeta: metav1.ObjectMeta{Name: revision, Namespace: vm.Namespace},

@@ -49,6 +49,8 @@ type Question struct {
 	KubeVirtVersion string `json:"kubeVirtVersion,omitempty"`
 	// Trace adds what each policy does, with the values of all parts of its expressions.
 	Trace bool `json:"trace,omitempty"`
+	// Before are the files of the version that runs, to plan the change from it; empty for no plan.
+	Before []File `json:"before,omitempty"`
 	// Values are values for the parameters of VirtualMachineTemplates.
 	Values map[string]string `json:"values,omitempty"`
 	// Lesson is the name of a lesson that the files are to solve; empty for none.
@@ -105,6 +107,8 @@ type Machine struct {
 	Lines       []explanation.Line       `json:"lines"`
 	// Traces are the traces of the policies, with Question.Trace.
 	Traces []policytest.Trace `json:"traces,omitempty"`
+	// Plan is the plan of the change from Question.Before; nil without it, and for objects that are no VirtualMachine.
+	Plan *Plan `json:"plan,omitempty"`
 }
 
 // Tests is a report with its counts, as policy test prints it.
@@ -120,6 +124,9 @@ var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\.(yaml|yml|j
 func (q *Question) Check() error {
 	if err := CheckFiles(q.Files); err != nil {
 		return err
+	}
+	if err := CheckFiles(q.Before); err != nil {
+		return fmt.Errorf("before: %w", err)
 	}
 	if len(q.Values) > MaxValues {
 		return fmt.Errorf("values: must be at most %d", MaxValues)
@@ -185,14 +192,18 @@ func New(now func() time.Time) *Answerer {
 
 // Answer answers a question that Check permits. It returns the error of the context if that is done first.
 func (a *Answerer) Answer(ctx context.Context, q *Question) (*Answer, error) {
-	content, err := q.read(ctx)
+	content, err := read(ctx, q.Files)
+	if err != nil {
+		return nil, err
+	}
+	before, err := read(ctx, q.Before)
 	if err != nil {
 		return nil, err
 	}
 	answer := &Answer{Platforms: []Explained{}}
 	for _, p := range q.Platforms {
 		e := Explained{Platform: p, Machines: []Machine{}, Unreadable: []explanation.Unreadable{}, Notes: []string{}, Warnings: []string{}}
-		if err := a.explain(ctx, q, content, &e); err != nil {
+		if err := a.explain(ctx, q, content, before, &e); err != nil {
 			e.Error = err.Error()
 		}
 		if ctx.Err() != nil {
@@ -210,9 +221,9 @@ func (a *Answerer) Answer(ctx context.Context, q *Question) (*Answer, error) {
 }
 
 // read reads the files that explain reads.
-func (q *Question) read(ctx context.Context) (*manifests.Content, error) {
+func read(ctx context.Context, files []File) (*manifests.Content, error) {
 	content := &manifests.Content{}
-	for _, f := range q.Files {
+	for _, f := range files {
 		if f.HasSuite() {
 			continue
 		}
@@ -232,25 +243,37 @@ func (q *Question) read(ctx context.Context) (*manifests.Content, error) {
 	return content, nil
 }
 
-// explain explains the virtual machines for one platform. One that cannot be evaluated leaves the others.
-func (a *Answerer) explain(ctx context.Context, q *Question, content *manifests.Content, e *Explained) error {
+// evaluator returns the sorted files of a content, and an evaluator for them.
+func (a *Answerer) evaluator(ctx context.Context, q *Question, files []File, content *manifests.Content, p Platform) (*offline.Files, *offline.Evaluator, error) {
 	assumed := &offline.Assumptions{
-		Hypervisor: e.Platform.Hypervisor, Architecture: e.Platform.Architecture, KubeVirtVersion: q.KubeVirtVersion, MaxException: offline.DefaultMaxException,
+		Hypervisor: p.Hypervisor, Architecture: p.Architecture, KubeVirtVersion: q.KubeVirtVersion, MaxException: offline.DefaultMaxException,
 	}
-	files := offline.Sort(content)
-	facts := assumed.Facts(files)
+	sorted := offline.Sort(content)
+	facts := assumed.Facts(sorted)
 	if facts == nil {
 		facts = platform.Defaults(assumed.Settings)
 	}
 	facts, err := assumed.Apply(facts)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	evaluator, err := a.evaluators.get(q.key(content, e.Platform), func() (*offline.Evaluator, error) {
-		return assumed.NewEvaluator(ctx, files, nil, facts, offline.DefaultNamespace)
+	evaluator, err := a.evaluators.get(key(files, q.KubeVirtVersion, content, p), func() (*offline.Evaluator, error) {
+		return assumed.NewEvaluator(ctx, sorted, nil, facts, offline.DefaultNamespace)
 	})
+	return sorted, evaluator, err
+}
+
+// explain explains the virtual machines for one platform. One that cannot be evaluated leaves the others.
+func (a *Answerer) explain(ctx context.Context, q *Question, content, before *manifests.Content, e *Explained) error {
+	files, evaluator, err := a.evaluator(ctx, q, q.Files, content, e.Platform)
 	if err != nil {
 		return err
+	}
+	var running *running
+	if len(q.Before) > 0 {
+		if running, err = a.running(ctx, q, before, e.Platform); err != nil {
+			return fmt.Errorf("the version that runs: %w", err)
+		}
 	}
 	own := *evaluator // the kept one has no values
 	own.Values = q.Values
@@ -271,6 +294,9 @@ func (a *Answerer) explain(ctx context.Context, q *Question, content *manifests.
 		}
 		if q.Trace {
 			m.Traces = traces(ctx, &own, d)
+		}
+		if running != nil {
+			m.Plan = running.plan(ctx, &own, d)
 		}
 		e.Machines = append(e.Machines, *m)
 	}

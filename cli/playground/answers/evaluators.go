@@ -15,8 +15,8 @@ import (
 
 // Bounds of the evaluators that are kept.
 const (
-	// maxKept is their number: those of a question, and of the one before.
-	maxKept = 2 * MaxPlatforms
+	// maxKept is their number: those of the files and of the version that runs, for a question and the one before.
+	maxKept = 4 * MaxPlatforms
 	// maxAge bounds how long one is used: the time decides which exceptions are active.
 	maxAge = 5 * time.Minute
 )
@@ -64,9 +64,9 @@ func (e *evaluators) get(key string, makeOne func() (*offline.Evaluator, error))
 	return made, nil
 }
 
-// key identifies the evaluator of a question for a platform. It has the whole texts of files with other objects than virtual
+// key identifies the evaluator of files for a platform. It has the whole texts of files with other objects than virtual
 // machines, because the problems of an evaluator have positions.
-func (q *Question) key(content *manifests.Content, p Platform) string {
+func key(files []File, kubeVirtVersion string, content *manifests.Content, p Platform) string {
 	others, subjects := map[string]bool{}, map[string]bool{}
 	for _, d := range content.Documents {
 		if kind := d.Object.GroupVersionKind(); offline.IsSubject(kind) {
@@ -75,8 +75,8 @@ func (q *Question) key(content *manifests.Content, p Platform) string {
 			others[d.File] = true
 		}
 	}
-	parts := []any{p, q.KubeVirtVersion, slices.Sorted(maps.Keys(subjects))}
-	for _, f := range q.Files {
+	parts := []any{p, kubeVirtVersion, slices.Sorted(maps.Keys(subjects))}
+	for _, f := range files {
 		if others[f.Name] {
 			parts = append(parts, f)
 		}

@@ -31,9 +31,11 @@ function say(text, evaluation = false) {
 async function begin() {
   const fragment = location.hash.slice(1)
   history.replaceState(null, '', location.pathname)
+  $('status').textContent = 'Loading …'
   try {
     start = await connect(fragment)
   } catch (e) {
+    $('status').textContent = ''
     say(e.message)
     return
   }
@@ -51,6 +53,7 @@ async function begin() {
   })
   fillControls()
   showAll()
+  if (start.notes?.length) say(`Some objects of the cluster, or parts of them, are not in the files: ${start.notes.length === 1 ? start.notes[0] : `${start.notes.length} notes are under Notes`}.`)
   ask()
 }
 
@@ -73,11 +76,12 @@ async function adopt(fragment) {
   try {
     const shared = await unpack(fragment)
     if (!shared) return false
-    const sizes = shared.files.map((f) => f.text.length)
-    if (sizes.some((s) => s > start.maxFile) || sizes.reduce((a, b) => a + b, 0) > start.maxBytes) throw new Error(`The files of the link have more than ${start.maxFile >> 10} KiB each, or more than ${start.maxBytes >> 10} KiB together.`)
+    const tooLarge = (files) => files.some((f) => f.text.length > start.maxFile) || files.reduce((sum, f) => sum + f.text.length, 0) > start.maxBytes
+    if (tooLarge(shared.files) || tooLarge(shared.before ?? [])) throw new Error(`The files of the link have more than ${start.maxFile >> 10} KiB each, or more than ${start.maxBytes >> 10} KiB together.`)
     state.files = shared.files.slice(0, start.maxFiles)
     state.active = 0
     state.lesson = ''
+    state.before = shared.before?.slice(0, start.maxFiles)
     state.version = start.kubeVirtVersions.includes(shared.version) ? shared.version : ''
     state.values = shared.values
     const known = (p) => ['', ...start.hypervisors].includes(p.hypervisor) && ['', ...start.architectures].includes(p.architecture)
@@ -92,9 +96,9 @@ async function adopt(fragment) {
 }
 
 function save() {
-  const { files, active, platforms, version, values, view, shown, lesson } = state
+  const { files, active, platforms, version, values, view, shown, lesson, before } = state
   try {
-    sessionStorage.setItem(stored, JSON.stringify({ files, active, platforms, version, values, view, shown, lesson }))
+    sessionStorage.setItem(stored, JSON.stringify({ files, active, platforms, version, values, view, shown, lesson, before }))
   } catch {
     sessionStorage.removeItem(stored) // the files are larger than what the browser keeps
   }
@@ -108,6 +112,7 @@ function fillControls() {
     if (e.target.value === '') return
     const chosen = start.examples[Number(e.target.value)]
     state.files = chosen.files.map((f) => ({ ...f }))
+    state.before = undefined
     state.active = 0
     state.lesson = ''
     say('')
@@ -117,7 +122,7 @@ function fillControls() {
   fillLessons(start.lessons, (name) => {
     const chosen = start.lessons.find((l) => l.name === name)
     state.lesson = chosen ? name : ''
-    if (chosen) Object.assign(state, { files: chosen.files.map((f) => ({ ...f })), active: 0, values: '', platforms: [{ hypervisor: '', architecture: '' }] })
+    if (chosen) Object.assign(state, { files: chosen.files.map((f) => ({ ...f })), before: undefined, active: 0, values: '', platforms: [{ hypervisor: '', architecture: '' }] })
     $('examples').value = ''
     answer = undefined
     say('')
@@ -173,7 +178,7 @@ function name(before, use) {
 
 async function share() {
   try {
-    const fragment = await pack({ files: state.files, platforms: state.platforms, version: state.version, values: state.values })
+    const fragment = await pack({ files: state.files, platforms: state.platforms, version: state.version, values: state.values, before: state.before })
     const link = `${location.origin}${location.pathname}#${fragment}`
     await navigator.clipboard.writeText(link)
     $('share').textContent = 'Copied'
@@ -294,10 +299,17 @@ function showResult() {
     state.view = views[i].id
     showResult()
     save()
-    if (state.view === 'trace' && !answer?.traced) ask()
+    if ((state.view === 'trace' && !answer?.traced) || (state.view === 'rollout' && state.before && !answer?.planned)) ask()
   })
   if (!answer) return
-  $('view').replaceChildren(...views[selected].draw(answer, { state, go, redraw: () => { showResult(); save() } }))
+  $('view').replaceChildren(...views[selected].draw(answer, { state, start, go, take, redraw: () => { showResult(); save() } }))
+}
+
+// take takes the present files as the version that runs, or none.
+function take(present) {
+  state.before = present ? state.files.map((f) => ({ ...f })) : undefined
+  ask()
+  $('view').focus()
 }
 
 // changed waits until nothing was typed for a moment.
@@ -316,11 +328,12 @@ async function ask() {
   const mine = running = new AbortController()
   const begun = performance.now()
   const trace = state.view === 'trace'
+  const before = state.view === 'rollout' ? state.before : undefined
   $('status').classList.add('old')
   try {
-    const found = await evaluate({ files: state.files, platforms: state.platforms, kubeVirtVersion: state.version, trace, values: valuesOf(state.values), lesson: state.lesson }, mine.signal)
+    const found = await evaluate({ files: state.files, platforms: state.platforms, kubeVirtVersion: state.version, trace, before, values: valuesOf(state.values), lesson: state.lesson }, mine.signal)
     if (running !== mine) return
-    answer = { ...found, traced: trace }
+    answer = { ...found, traced: trace, planned: Boolean(before) }
     problems = problemsOf(answer)
     say('', true)
     $('status').textContent = summary(Math.round(performance.now() - begun))

@@ -50,8 +50,10 @@ export async function unpack(fragment) {
   const file = (f) => typeof f?.name === 'string' && typeof f?.text === 'string'
   const platform = (p) => typeof p?.hypervisor === 'string' && typeof p?.architecture === 'string'
   if (!Array.isArray(state?.files) || !state.files.every(file)) throw new Error('The link is damaged.')
+  const files = (all) => all.map(({ name, text }) => ({ name, text }))
   return {
-    files: state.files.map(({ name, text }) => ({ name, text })),
+    files: files(state.files),
+    before: Array.isArray(state.before) && state.before.every(file) ? files(state.before) : undefined,
     platforms: Array.isArray(state.platforms) && state.platforms.every(platform) ? state.platforms.map(({ hypervisor, architecture }) => ({ hypervisor, architecture })) : undefined,
     version: typeof state.version === 'string' ? state.version : '',
     values: typeof state.values === 'string' ? state.values : '',

@@ -11,6 +11,7 @@ export const views = [
   { id: 'findings', title: (a) => `Findings${a ? ` (${findingsOf(a).length})` : ''}`, draw: findings },
   { id: 'tests', title: (a) => `Suite${a?.tests ? ` (${a.tests.counts.passed} passed${a.tests.counts.failed + a.tests.counts.broken ? `, ${a.tests.counts.failed + a.tests.counts.broken} not` : ''})` : ''}`, draw: tests },
   { id: 'trace', title: () => 'Trace', draw: trace },
+  { id: 'rollout', title: () => 'Rollout', draw: rollout },
   { id: 'notes', title: () => 'Notes', draw: notes },
 ]
 
@@ -182,8 +183,37 @@ function valueLine(step) {
   return element('div', {}, element('code', {}, step.expression ?? ''), ' = ', value)
 }
 
-function notes(answer) {
-  const all = new Set()
+const takesItems = { Live: 'good-item', LiveOnMigration: 'good-item', Restart: 'deny-item', NextStart: 'note-item', Blocked: 'warn-item', Never: 'deny-item' }
+const takesWords = { Live: 'live', LiveOnMigration: 'by live migration', Restart: 'by a restart', NextStart: 'at the next start', Blocked: 'blocked', Never: 'never' }
+
+// rollout shows what a change of the running version needs.
+function rollout(answer, { state, take }) {
+  const button = (text, before) => {
+    const b = element('button', { type: 'button' }, text)
+    b.addEventListener('click', () => take(before))
+    return b
+  }
+  const buttons = element('div', { class: 'buttons' }, button('The present files run', true), state.before && button('Forget the version that runs', false))
+  if (!state.before) return [element('p', {}, 'Take the present files as the version that runs, and then change them: here is what the change needs.'), buttons]
+  const columns = answer.platforms.map((p) => element('section', {}, element('h3', {}, platformName(p, p.machines[0])),
+    p.error && element('p', { class: 'finding deny-item' }, p.error),
+    ...p.machines.filter((m) => m.plan).flatMap((m) => [element('p', {}, element('strong', {}, objectName(m))), ...plan(m.plan)])))
+  return [buttons, element('p', {}, 'The plan is for an instance that was just started of this version, and can be migrated.'), element('div', { class: 'columns' }, ...columns)]
+}
+
+function plan(p) {
+  if (p.missing) return [element('p', {}, `No plan: ${p.missing}.`)]
+  if (p.changes.length === 0) return [element('p', {}, 'Nothing changes for the running virtual machine.')]
+  const rows = p.changes.map((c) => element('tr', {},
+    element('td', { class: takesItems[c.takes] }, element('span', { class: 'word' }, takesWords[c.takes] ?? c.takes)),
+    element('td', {}, element('code', {}, c.field), c.layer && ' ', c.layer && element('span', { class: `layer ${layerClass(c.layer)}` }, c.layer), element('div', {}, `${c.old || '(none)'} → ${c.new || '(none)'}`),
+      c.reason, c.wayOut && element('span', { class: 'remedy' }, c.wayOut), element('span', { class: 'hint' }, ` [${c.rule}]`))))
+  const heads = element('tr', {}, ...['It changes', 'Field and reason'].map((h) => element('th', { scope: 'col' }, h)))
+  return [element('table', { class: 'cases plan' }, element('thead', {}, heads), element('tbody', {}, ...rows)), p.omitted && element('p', {}, `${p.omitted} more changes are not shown.`)].filter(Boolean)
+}
+
+function notes(answer, { start }) {
+  const all = new Set((start.notes ?? []).map((n) => `Cluster: ${n}`))
   for (const p of answer.platforms) {
     for (const n of [...p.notes, ...p.warnings, ...p.machines.flatMap((m) => m.explanation.notes)]) all.add(n)
     for (const m of p.machines) all.add(`Facts: ${m.explanation.facts.source}`)
