@@ -2,5 +2,5 @@
 // evaluated.
 //
 // Its input is the requests of a browser on the same machine. Its output is the page, and the answers of package answers. It
-// reads the files that the command line names, writes none, and changes nothing in a cluster.
+// reads the files that the command line names and, once and if asked to, a cluster. It writes no file, and changes nothing in a cluster.
 package playground

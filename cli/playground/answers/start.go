@@ -26,7 +26,9 @@ const (
 // Start is what the page shows first.
 type Start struct {
 	// Files are the files to begin with.
-	Files            []File    `json:"files"`
+	Files []File `json:"files"`
+	// Notes say what of the cluster is not in the files.
+	Notes            []string  `json:"notes,omitempty"`
 	Hypervisors      []string  `json:"hypervisors"`
 	Architectures    []string  `json:"architectures"`
 	KubeVirtVersions []string  `json:"kubeVirtVersions"`
