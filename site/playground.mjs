@@ -1,10 +1,14 @@
 // Uses the page of kubectl virtward playground in chromium, as a person does: types, clicks, and presses keys. The argument is the link
-// of a playground with its first example. SHOTS is a folder for pictures.
+// of a playground with its first example; or the folder of the playground of the site, and a file with questions and their answers. SHOTS
+// is a folder for pictures.
+import fs from 'node:fs'
+import http from 'node:http'
 import path from 'node:path'
 import zlib from 'node:zlib'
 import { chromium } from 'playwright-core'
 
-const link = process.argv[2]
+const served = process.argv[2].startsWith('http')
+const link = served ? process.argv[2] : await serve(process.argv[2])
 const origin = new URL(link).origin
 const problems = []
 const figures = {}
@@ -12,7 +16,7 @@ const check = (ok, text) => { if (!ok) problems.push(text) }
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM || '/usr/bin/chromium', args: ['--no-sandbox'] })
 const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, permissions: ['clipboard-read', 'clipboard-write'] })
 const page = await context.newPage()
-page.setDefaultTimeout(30_000)
+page.setDefaultTimeout(served ? 30_000 : 120_000)
 page.on('console', (m) => m.type() === 'error' && problems.push(`console: ${m.text()}`))
 page.on('pageerror', (e) => problems.push(`error: ${e}`))
 page.on('dialog', (d) => { problems.push(`dialog: ${d.message()}`); d.dismiss() })
@@ -36,7 +40,7 @@ let begun = Date.now()
 await page.goto(link)
 await settled()
 figures['first result'] = Date.now() - begun
-check(page.url() === `${origin}/`, `the token stays in the address: ${page.url()}`)
+check(page.url() === link.replace(/#.*/, ''), `the token stays in the address: ${page.url()}`)
 check(/^1 of 1 rejected · 1 error · 8 of 8 cases passed/.test(await status()), `the first result is: ${await status()}`)
 check((await page.textContent('#problems')).includes('vm.yaml:10'), 'the list of problems lacks the line of the finding')
 check(await page.locator('.gutter .deny').count() === 1, 'the line of the finding has no mark')
@@ -100,6 +104,16 @@ await settled()
 const nameless = await page.evaluate(() => [...document.querySelectorAll('button, input, select, textarea')].filter((e) => !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim())).map((e) => e.outerHTML))
 check(nameless.length === 0, `controls without a name: ${nameless}`)
 
+// A rollout plan from the present files to changed ones.
+await page.getByRole('tab', { name: 'vm.yaml' }).click()
+await view('Rollout')
+await page.getByRole('button', { name: 'The present files run' }).click()
+await page.locator('#view', { hasText: 'Nothing changes for the running virtual machine.' }).waitFor()
+await type('u1.medium', 'm1.large')
+await page.locator('#view table', { hasText: 'spec.template.spec.domain.memory.guest' }).first().waitFor()
+await shot('rollout')
+await type('m1.large', 'u1.medium')
+
 // Platforms side by side.
 await view('Effective VM')
 const box = (group, label) => page.locator('#platforms [role=group]').nth(group).locator('label', { hasText: label }).locator('input')
@@ -116,16 +130,18 @@ const before = await input.inputValue()
 await page.reload()
 await settled()
 check(await input.inputValue() === before, 'a reload loses the files')
-const other = await context.newPage()
-await other.goto(link)
-await other.locator('#message', { hasText: 'works once' }).waitFor()
-await other.close()
+if (served) {
+  const other = await context.newPage()
+  await other.goto(link)
+  await other.locator('#message', { hasText: 'works once' }).waitFor()
+  await other.close()
+}
 
 // A link has the state.
 await page.locator('#share').click()
 await page.locator('#share', { hasText: 'Copied' }).waitFor()
 const copied = await page.evaluate(() => navigator.clipboard.readText())
-check(copied.startsWith(`${origin}/#v1=`), `the link is ${copied.slice(0, 80)}`)
+check(copied.startsWith(`${link.replace(/#.*/, '')}#v1=`), `the link is ${copied.slice(0, 80)}`)
 await open({ files: [file('vm.yaml', '')], platforms: [{ hypervisor: 'kvm', architecture: 's390x' }] })
 await page.locator('#status', { hasText: 'No virtual machine' }).waitFor()
 await page.evaluate((hash) => { location.hash = hash }, new URL(copied).hash)
@@ -259,7 +275,7 @@ for (const width of [400, 1280]) {
   for (const colorScheme of ['light', 'dark']) {
     await page.setViewportSize({ width, height: 900 })
     await page.emulateMedia({ colorScheme })
-    for (const tab of ['Effective VM', 'Findings', 'Suite', 'Trace', 'Notes']) {
+    for (const tab of ['Effective VM', 'Findings', 'Suite', 'Trace', 'Rollout', 'Notes']) {
       await view(tab)
       await settled()
       const wide = await page.evaluate(() => document.documentElement.scrollWidth)
@@ -294,6 +310,57 @@ function paleTexts() {
     if (contrast < 4.5) pale.add(`${e.tagName} ${e.className}: contrast ${contrast.toFixed(2)}`)
   }
   return [...pale]
+}
+
+// In the site, the worker has the same answers as the commands, and is ended when an evaluation takes too long.
+if (!served) {
+  check(figures['first result'] <= 3000, `the first result takes ${figures['first result']} ms`)
+  check(figures['a change of the VM'] <= 300, `a change takes ${figures['a change of the VM']} ms`)
+  const pairs = JSON.parse(fs.readFileSync(process.argv[3], 'utf8'))
+  begun = Date.now()
+  const differing = await page.evaluate(async (pairs) => {
+    const { evaluate } = await import('./evaluator.js')
+    const sorted = (v) => (Array.isArray(v) ? v.map(sorted) : v && typeof v === 'object' ? Object.fromEntries(Object.keys(v).sort().map((k) => [k, sorted(v[k])])) : v)
+    const differing = []
+    for (const [i, { question, answer }] of pairs.entries()) {
+      const got = await evaluate(question, new AbortController().signal).catch((e) => ({ error: e.message }))
+      if (JSON.stringify(sorted(got)) !== JSON.stringify(sorted(answer))) differing.push(i)
+    }
+    return differing
+  }, pairs)
+  check(differing.length === 0, `answers that differ from those of the commands: ${differing}`)
+  console.log(`${pairs.length} answers are compared, ${differing.length} differ`)
+  figures['an answer, on average'] = Math.round((Date.now() - begun) / pairs.length)
+  const slow = Array.from({ length: 20 }, (_, i) => `apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: vm${i}}\nspec: {runStrategy: Always, template: {spec: {domain: {devices: {disks: [${Array.from({ length: 500 }, (_, d) => `{name: d${d}, disk: {bus: sata}}`)}]}}}}}\n`).join('---\n')
+  begun = Date.now()
+  const [first, second] = await page.evaluate(async ([slow, quick]) => {
+    const { evaluate } = await import('./evaluator.js')
+    const question = (text) => ({ files: [{ name: 'vm.yaml', text }], platforms: ['', 'kvm', 'mshv'].flatMap((hypervisor) => ['amd64', 'arm64'].map((architecture) => ({ hypervisor, architecture }))) })
+    const given = new AbortController()
+    const one = evaluate(question(slow), given.signal).catch((e) => e.name)
+    await new Promise((ready) => setTimeout(ready, 500))
+    given.abort()
+    const other = evaluate(question(quick), new AbortController().signal).then((a) => a.platforms.length, (e) => e.message)
+    return [await one, await other]
+  }, [slow, slow.split('---')[0].replace(/disks: \[.*?\]/, 'disks: []')])
+  figures['after an evaluation that was given up'] = Date.now() - begun
+  check(first === 'AbortError' && second === 6, `after an evaluation that was given up: ${first}, ${second}`)
+}
+
+// serve serves a folder with the headers that its page asks for: also the worker has the policy.
+async function serve(folder) {
+  const policy = fs.readFileSync(path.join(folder, 'index.html'), 'utf8').match(/Content-Security-Policy" content="([^"]+)"/)[1]
+  const types = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' }
+  const server = http.createServer((request, response) => {
+    const name = new URL(request.url, 'http://x').pathname.replace(/^\/play\//, '') || 'index.html'
+    const file = path.join(folder, path.basename(name))
+    const found = fs.existsSync(file)
+    response.writeHead(found ? 200 : 404, { 'content-type': types[path.extname(name)] ?? 'application/octet-stream', 'content-security-policy': `${policy}; frame-ancestors 'none'` })
+    response.end(found ? fs.readFileSync(file) : 'not found')
+  })
+  await new Promise((ready) => server.listen(0, '127.0.0.1', ready))
+  server.unref()
+  return `http://127.0.0.1:${server.address().port}/play/`
 }
 
 await browser.close()

@@ -17,10 +17,6 @@ import (
 
 // Bounds of the server.
 const (
-	// maxBody is the size of a request, in bytes.
-	maxBody = 12 << 20
-	// maxAnswer is the size of an answer, in bytes.
-	maxAnswer = 32 << 20
 	// maxEvaluations is the number of questions that are answered at the same time, and maxWaiting the number of those that wait.
 	maxEvaluations = 2
 	maxWaiting     = 8
@@ -153,11 +149,11 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var question answers.Question
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, answers.MaxQuestion))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(&question)
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d MiB", maxBody>>20))
+		fail(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d MiB", answers.MaxQuestion>>20))
 		return
 	}
 	if err == nil {
@@ -181,8 +177,8 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 // write writes a value as JSON.
 func write(w http.ResponseWriter, value any) {
 	data, err := texts.JSON(value)
-	if err == nil && len(data) > maxAnswer {
-		err = fmt.Errorf("the answer has more than %d MiB: use fewer virtual machines, cases or platforms", maxAnswer>>20)
+	if err == nil && len(data) > answers.MaxAnswer {
+		err = fmt.Errorf("the answer has more than %d MiB: use fewer virtual machines, cases or platforms", answers.MaxAnswer>>20)
 	}
 	if err != nil {
 		fail(w, http.StatusInternalServerError, err)

@@ -227,7 +227,7 @@ func TestBounds(t *testing.T) {
 	} {
 		b.want(http.StatusBadRequest, part, http.MethodPost, "/answer", q)
 	}
-	b.want(http.StatusRequestEntityTooLarge, "12 MiB", http.MethodPost, "/answer", change(func(q *answers.Question) { q.Files[0].Text = strings.Repeat("#", maxBody) }))
+	b.want(http.StatusRequestEntityTooLarge, "12 MiB", http.MethodPost, "/answer", change(func(q *answers.Question) { q.Files[0].Text = strings.Repeat("#", answers.MaxQuestion) }))
 }
 
 func manyFiles(n, size int) (all []answers.File) {

@@ -81,6 +81,7 @@ export default defineConfig({
       { text: 'Policies', link: '/policies' },
       { text: 'Rules', link: '/rules' },
       { text: 'Commands', link: '/cli/' },
+      { text: 'Playground', link: base(versions[0]) + 'play/', target: '_self', rel: '' },
       { text: version, items: versions.map((name) => ({ text: name, link: base(name), target: '_self', rel: '' })) },
     ],
     sidebar: paths(),

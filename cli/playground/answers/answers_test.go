@@ -95,28 +95,34 @@ func TestEqualsCommands(t *testing.T) {
 	examples := answers.NewStart().Examples
 	differing := 0
 	for i := range count {
-		q := &answers.Question{Platforms: []answers.Platform{{Hypervisor: pick(random, append(platform.HypervisorNames(), "")), Architecture: pick(random, append(architectures.Names(), ""))}}}
-		machines, others := pick(random, examples), pick(random, examples)
-		for _, f := range machines.Files {
-			if f.Name == "vm.yaml" || f.Name == "objects.yaml" {
-				q.Files = append(q.Files, f)
-			}
-		}
-		for _, f := range others.Files {
-			if !slices.ContainsFunc(q.Files, func(has answers.File) bool { return has.Name == f.Name }) {
-				q.Files = append(q.Files, f)
-			}
-		}
-		for k := range q.Files {
-			for range random.IntN(4) {
-				q.Files[k].Text = changed(random, q.Files[k].Text)
-			}
-		}
+		q := randomQuestion(random, examples)
 		if !t.Run(fmt.Sprint(i), func(t *testing.T) { equalsCommands(t, q) }) {
 			differing++
 		}
 	}
 	t.Logf("%d pairs, %d differ", count, differing)
+}
+
+// randomQuestion is about the virtual machines and the policies of two examples, with random changes, on a random platform.
+func randomQuestion(random *rand.Rand, examples []answers.Example) *answers.Question {
+	q := &answers.Question{Platforms: []answers.Platform{{Hypervisor: pick(random, append(platform.HypervisorNames(), "")), Architecture: pick(random, append(architectures.Names(), ""))}}}
+	machines, others := pick(random, examples), pick(random, examples)
+	for _, f := range machines.Files {
+		if f.Name == "vm.yaml" || f.Name == "objects.yaml" {
+			q.Files = append(q.Files, f)
+		}
+	}
+	for _, f := range others.Files {
+		if !slices.ContainsFunc(q.Files, func(has answers.File) bool { return has.Name == f.Name }) {
+			q.Files = append(q.Files, f)
+		}
+	}
+	for k := range q.Files {
+		for range random.IntN(4) {
+			q.Files[k].Text = changed(random, q.Files[k].Text)
+		}
+	}
+	return q
 }
 
 // Of a template, the answer has the virtual machine that it makes with the given values. They are only those of their question.
