@@ -64,7 +64,7 @@ for (const [from, to] of [['m1.large', 'u1.medium'], ['u1.medium', 'm1.large'], 
   await type(from, to)
   times.push(Number((await status()).match(/(\d+) ms$/)[1]))
 }
-figures['a change of the VM'] = Math.min(...times)
+figures['a change of the VM'] = Math.min(times[0], times[2]) // between them, the files are those of the first result
 check(/^Admitted/.test(await status()), `after the change: ${await status()}`)
 await type('runStrategy: Halted', 'runStrateggy: Halted')
 check((await page.textContent('#problems')).includes('runStrateggy'), 'an unknown field is not a problem')

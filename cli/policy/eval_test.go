@@ -230,7 +230,8 @@ func TestBreak(t *testing.T) {
     variables.memory = "4Gi"
     quantity(params.limit) = error: no such overload: quantity(list)
       params.limit = [1]
-`}},
+`,
+		}},
 		{"Rego", []string{"--policy", "module", "--break", "full"}, clitest.Result{Out: `stop 1: line 5 of the module of policy module: full := concat("/", [input.vm.metadata.namespace, name])
   full = "shop/a"
     input.vm.metadata.namespace = "shop"

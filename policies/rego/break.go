@@ -153,52 +153,65 @@ func (b *breakpoint) Config() topdown.TraceConfig { return topdown.TraceConfig{P
 // TraceEvent implements topdown.QueryTracer.
 func (b *breakpoint) TraceEvent(e topdown.Event) {
 	if rule, ok := e.Node.(*ast.Rule); ok && e.Op == topdown.ExitOp {
-		value := rule.Head.Value
-		if rule.Head.Key != nil && value == nil {
-			value = rule.Head.Key
-		}
-		if value != nil && len(rule.Head.Args) == 0 {
-			name, plugged := ruleName(rule), e.Plug(value).Value
-			b.rules[name] = plugged
-			if name == b.variable {
-				b.stop(&e, rule.Location, plugged)
-			}
-		}
+		b.rule(&e, rule)
 	}
 	if e.Locals == nil || e.Location == nil {
 		return
 	}
 	_, again := e.Node.(*ast.Expr)
 	again = again && e.Op == topdown.RedoOp
-	for name, known := range b.last {
-		if known.query != e.QueryID {
-			continue
-		}
-		_, bound := e.LocalMetadata[name]
-		if !bound || again && e.Location.Row <= known.row {
-			delete(b.last, name) // it will have another value
-		}
-		known.exited = e.Op == topdown.ExitOp
-	}
+	b.forget(&e, again)
 	if again {
 		return
 	}
 	for name, meta := range e.LocalMetadata {
-		if string(meta.Name) != b.variable || meta.Location == nil {
-			continue
+		if string(meta.Name) == b.variable && meta.Location != nil {
+			b.bound(&e, name, meta.Location)
 		}
-		value := e.Locals.Get(name)
-		if value == nil || !value.IsGround() {
-			continue
-		}
-		known := b.last[name]
-		// A query within that of the variable, such as of a comprehension, has its value too.
-		if known != nil && known.value.Compare(value) == 0 && (known.query == e.QueryID || !known.exited) {
-			continue
-		}
-		b.last[name] = &binding{query: e.QueryID, value: value, row: meta.Location.Row}
-		b.stop(&e, meta.Location, value)
 	}
+}
+
+// rule keeps the value of a rule that is true.
+func (b *breakpoint) rule(e *topdown.Event, rule *ast.Rule) {
+	value := rule.Head.Value
+	if value == nil {
+		value = rule.Head.Key
+	}
+	if value == nil || len(rule.Head.Args) > 0 {
+		return
+	}
+	name, plugged := ruleName(rule), e.Plug(value).Value
+	b.rules[name] = plugged
+	if name == b.variable {
+		b.stop(e, rule.Location, plugged)
+	}
+}
+
+// forget removes the bindings that the query of an event no longer has. again reports that it evaluates an expression again.
+func (b *breakpoint) forget(e *topdown.Event, again bool) {
+	for name, known := range b.last {
+		if known.query != e.QueryID {
+			continue
+		}
+		if _, bound := e.LocalMetadata[name]; !bound || again && e.Location.Row <= known.row {
+			delete(b.last, name) // it will have another value
+		}
+		known.exited = e.Op == topdown.ExitOp
+	}
+}
+
+// bound adds a stop if the value of a variable is new.
+func (b *breakpoint) bound(e *topdown.Event, name ast.Var, location *ast.Location) {
+	value := e.Locals.Get(name)
+	if value == nil || !value.IsGround() {
+		return
+	}
+	// A query within that of the variable, such as of a comprehension, has its value too.
+	if known := b.last[name]; known != nil && known.value.Compare(value) == 0 && (known.query == e.QueryID || !known.exited) {
+		return
+	}
+	b.last[name] = &binding{query: e.QueryID, value: value, row: location.Row}
+	b.stop(e, location, value)
 }
 
 func (b *breakpoint) stop(e *topdown.Event, location *ast.Location, value ast.Value) {

@@ -76,7 +76,7 @@ func redact(value any, at string, removed *[]string) any {
 			}
 			*removed = append(*removed, at+"."+field)
 			delete(v, field)
-			if plain := strings.TrimSuffix(field, "Base64"); plain != field {
+			if plain, ok := strings.CutSuffix(field, "Base64"); ok {
 				field, replacement = plain, leftOut
 			}
 			if replacement != nil {

@@ -60,7 +60,7 @@ type reading struct {
 func Read(ctx context.Context, client dynamic.Interface, namespace string) (*Copy, error) {
 	r := &reading{client: client, namespace: namespace, texts: map[string]string{}, seen: map[string]bool{}}
 	r.list(ctx, configurationFile, apikinds.KubeVirts.GroupVersionResource(), "", MaxListed)
-	r.get(ctx, objectsFile, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", namespace)
+	r.get(ctx, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", namespace)
 	for _, kind := range slices.Sorted(maps.Keys(offline.Resources)) {
 		in := ""
 		if kind == apikinds.VirtualMachinePolicyException {
@@ -114,8 +114,8 @@ func (r *reading) list(ctx context.Context, file string, resource schema.GroupVe
 	return added
 }
 
-// get adds an object to a file.
-func (r *reading) get(ctx context.Context, file string, resource schema.GroupVersionResource, namespace, name string) {
+// get adds an object that virtual machines need.
+func (r *reading) get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) {
 	key := resource.Resource + "/" + namespace + "/" + name
 	if r.seen[key] {
 		return
@@ -126,7 +126,7 @@ func (r *reading) get(ctx context.Context, file string, resource schema.GroupVer
 		r.failed(resource, namespace, name, err)
 		return
 	}
-	r.add(file, object)
+	r.add(objectsFile, object)
 }
 
 // failed says that a kind, or one object of it, could not be read.
@@ -160,14 +160,14 @@ func (r *reading) named(ctx context.Context, vm *unstructured.Unstructured) {
 		kind, _, _ := unstructured.NestedString(vm.Object, "spec", field, "kind")
 		revision, _, _ := unstructured.NestedString(vm.Object, "spec", field, "revisionName")
 		if revision != "" {
-			r.get(ctx, objectsFile, apikinds.ControllerRevisions.GroupVersionResource(), r.namespace, revision)
+			r.get(ctx, apikinds.ControllerRevisions.GroupVersionResource(), r.namespace, revision)
 		}
 		switch {
 		case name == "":
 		case strings.EqualFold(kind, resources[1].Kind):
-			r.get(ctx, objectsFile, resources[1].GroupVersionResource(), r.namespace, name)
+			r.get(ctx, resources[1].GroupVersionResource(), r.namespace, name)
 		default:
-			r.get(ctx, objectsFile, resources[0].GroupVersionResource(), "", name)
+			r.get(ctx, resources[0].GroupVersionResource(), "", name)
 		}
 	}
 }
