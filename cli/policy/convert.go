@@ -24,7 +24,7 @@ type convertOptions struct {
 	sources options.Sources
 	output  string
 	suite   string
-	engine  string
+	engines []string
 }
 
 func convertCommand(program options.Program) *cobra.Command {
@@ -41,9 +41,9 @@ conditions, and each constraint; and a VirtualMachineDefaults for each mutation 
 is a comment at its place, and a warning. So is a finding of policy lint about an expression; comparisons of quantities are repaired.
 docs/policy-convert.md lists the reasons for which a policy is not converted.
 
---suite writes a directory for each rule in patterns, with its policy, and with tests of both engines that have the same objects:
-suite.yaml for policy test, and kyverno-test.yaml for Kyverno. --engine runs kyverno on them. Without it, the results of Kyverno
-are not proved, and the exit code is 1.
+--suite writes a directory for each rule in patterns or conditions and for each constraint in Rego, with its policy, and with tests of
+both engines that have the same objects: suite.yaml for policy test, kyverno-test.yaml for Kyverno, gator-suite.yaml for Gatekeeper.
+--engine runs kyverno or gator on them. Without it, the results of the original are not proved, and the exit code is 1.
 
 The exit code is 0 if all policies are converted completely and have no finding, 1 if not, and 2 for a wrong command line.`,
 		Example: program.Examples(`  # Convert the policies of a directory
@@ -64,7 +64,7 @@ The exit code is 0 if all policies are converted completely and have no finding,
 			if err := o.sources.ValidateFiles(cmd); err != nil {
 				return err
 			}
-			if o.engine != "" && o.suite == "" {
+			if len(o.engines) > 0 && o.suite == "" {
 				return options.Usagef("--engine runs the tests that --suite writes: add --suite%s", options.SeeHelp(cmd))
 			}
 			return options.OneOf("output", o.output, outputs)
@@ -73,8 +73,8 @@ The exit code is 0 if all policies are converted completely and have no finding,
 	}
 	o.sources.AddFileFlags(cmd, "the policies")
 	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(outputs, ", "))
-	cmd.Flags().StringVar(&o.suite, "suite", "", "Write tests of rules in patterns to this directory")
-	cmd.Flags().StringVar(&o.engine, "engine", "", "Run the tests with this program of Kyverno, such as kyverno")
+	cmd.Flags().StringVar(&o.suite, "suite", "", "Write tests of rules in patterns, conditions and Rego to this directory")
+	cmd.Flags().StringArrayVar(&o.engines, "engine", nil, "Run the tests with this program: kyverno, or gator if its name begins so; can be repeated")
 	options.CompleteFlags(cmd, map[string][]string{"output": outputs})
 	return cmd
 }
@@ -136,7 +136,7 @@ func (o *convertOptions) prove(ctx context.Context, env *cel.Environment, object
 			continue
 		}
 		if r.Written == nil {
-			tell("note: %s: no tests: only rules in patterns have them", r.Source)
+			tell("note: %s: no tests: only rules in patterns and conditions, and templates in Rego have them", r.Source)
 			continue
 		}
 		written, err := proof.Write(ctx, env, filepath.Join(o.suite, r.Policy.Name), objects[r.Index], r)
@@ -144,19 +144,30 @@ func (o *convertOptions) prove(ctx context.Context, env *cel.Environment, object
 			return 0, err
 		}
 		of := fmt.Sprintf("%s: %s in %s", r.Source, texts.Count(len(written.Cases), "case", "cases"), written.Directory)
-		if o.engine == "" {
+		program := o.engineOf(written.Engine)
+		if program == "" {
 			unproved++
-			tell("warning: %s: not proved: add --engine to run them in Kyverno", of)
+			tell("warning: %s: not proved: add --engine %s to run them in the original engine", of, written.Engine)
 			continue
 		}
-		if err := written.Engine(ctx, o.engine); err != nil {
+		if err := written.Run(ctx, program); err != nil {
 			unproved++
 			tell("warning: %s: not proved: %v", of, err)
 			continue
 		}
-		tell("note: %s: %s has the same results", of, o.engine)
+		tell("note: %s: %s has the same results", of, program)
 	}
 	return unproved, nil
+}
+
+// engineOf returns the program of an engine; empty if there is none. A program is gator if its name begins so.
+func (o *convertOptions) engineOf(engine string) string {
+	for _, program := range o.engines {
+		if strings.HasPrefix(filepath.Base(program), proof.Gator) == (engine == proof.Gator) {
+			return program
+		}
+	}
+	return ""
 }
 
 // warn writes the notes of a result to standard error: those about lost parts as warnings.

@@ -57,6 +57,26 @@ spec:
     validate: {message: at most 4 cores, pattern: {spec: {template: {spec: {domain: {=(cpu): {cores: "<=4"}}}}}}}
 `
 
+const regoCap = `
+apiVersion: templates.gatekeeper.sh/v1
+kind: ConstraintTemplate
+metadata: {name: cap}
+spec:
+  crd: {spec: {names: {kind: Cap}}}
+  targets:
+  - target: admission.k8s.gatekeeper.sh
+    rego: |
+      package cap
+      violation[{"msg": "too many cores"}] { input.review.object.spec.template.spec.domain.cpu.cores > input.parameters.cores }
+---
+apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: Cap
+metadata: {name: cap}
+spec:
+  match: {kinds: [{apiGroups: [kubevirt.io], kinds: [VirtualMachine]}]}
+  parameters: {cores: 4}
+`
+
 // TestPolicyConvertSuite writes tests of a rule in patterns, which policy test runs. Without Kyverno, and with results that differ, the
 // rule is not proved.
 func TestPolicyConvertSuite(t *testing.T) {
@@ -85,6 +105,23 @@ func TestPolicyConvertSuite(t *testing.T) {
 			}
 		})
 	}
+	t.Run("Gatekeeper", func(t *testing.T) {
+		inFolder(t, map[string]string{"x.yaml": regoCap, "gator": "#!/bin/sh\ntest $1 = verify && test -f $2\n", "kyverno": "#!/bin/sh\nexit 1\n"})
+		for _, program := range []string{"gator", "kyverno"} {
+			if err := os.Chmod(program, 0o700); err != nil { //nolint:gosec // a program
+				t.Fatal(err)
+			}
+		}
+		if got := clitest.Call(t, "", "policy", "convert", "-f", "x.yaml", "--suite", "tests", "--engine", "./kyverno", "--engine", "./gator"); got.Code != 0 || !strings.Contains(got.ErrOut, "./gator has the same results") {
+			t.Errorf("%+v", got)
+		}
+		if got := clitest.Call(t, "", "policy", "convert", "-f", "x.yaml", "--suite", "tests", "--engine", "./kyverno"); got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "not proved: add --engine gator") {
+			t.Errorf("%+v", got)
+		}
+		if got := clitest.Call(t, "", "policy", "test", "tests"); got.Code != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
 	inFolder(t, map[string]string{"x.yaml": patternCap})
 	if got := clitest.Call(t, "", "policy", "convert", "-f", "x.yaml", "--engine", "kyverno"); got.Code != clitest.ExitUsage || !strings.Contains(got.ErrOut, "add --suite") {
 		t.Errorf("%+v", got)

@@ -15,11 +15,16 @@ import (
 	"github.com/virtward/virtward/fieldpath"
 )
 
-// Case is an object for which a rule passes, fails, or is skipped.
+// Case is a request for which a rule passes, fails, is skipped, or has an error.
 type Case struct {
-	// Name says what differs from the first case.
-	Name   string
-	Object map[string]any
+	// Name says what differs from another case.
+	Name string
+	// Object is nil for a DELETE, and OldObject for a CREATE.
+	Object, OldObject map[string]any
+	// Operation is CREATE if it is empty.
+	Operation string
+	// User is the name of the requester, if it matters.
+	User string
 }
 
 // maxCases bounds the cases of one rule, and maxPairs those with two differences.
@@ -35,19 +40,39 @@ type change struct {
 	apply func(object map[string]any)
 }
 
-// Cases derives objects from the patterns of a rule. The first one passes, if one can. Each other one differs in one field: it has
-// values at the edges of its pattern, is missing, is empty or has another element. Then two fields differ. It returns none for
-// kinds other than VirtualMachine.
-func (w *Written) Cases() []Case {
+// Cases derives requests from a rule. violates evaluates the policy. Of patterns, the first object passes, if one can. Each other one
+// differs in one field: it has values at the edges of its pattern, is missing, is empty or has another element. Then two fields
+// differ. Of conditions and modules, the cases are those of derived. It returns none for kinds other than VirtualMachine.
+func (w *Written) Cases(violates func(Case) bool) []Case {
 	if w.kind != apikinds.VirtualMachine {
 		return nil
 	}
+	base := w.least()
+	if len(w.patterns) == 0 {
+		return w.derived(base, violates)
+	}
+	return w.matching(base)
+}
+
+// least returns an object with the fields that each virtual machine has, and those of the match.
+func (w *Written) least() map[string]any {
 	base := map[string]any{
 		"apiVersion": "kubevirt.io/v1", "kind": w.kind, "metadata": map[string]any{"name": "sample", "namespace": "team-a"},
 		"spec": map[string]any{"runStrategy": "Halted", "template": map[string]any{"spec": map[string]any{
 			"domain": map[string]any{"memory": map[string]any{"guest": "1Gi"}, "devices": map[string]any{}},
 		}}},
 	}
+	if w.namespace != "" {
+		placeAt(base, []string{"metadata", "namespace"}, w.namespace)
+	}
+	for label, value := range w.labels {
+		placeAt(base, []string{"metadata", "labels", label}, value)
+	}
+	return base
+}
+
+// matching derives objects from patterns.
+func (w *Written) matching(base map[string]any) []Case {
 	var changes []change
 	for i, pattern := range w.patterns {
 		fields, ok := pattern.(map[string]any)
@@ -58,6 +83,9 @@ func (w *Written) Cases() []Case {
 			fill(base, w.typ, fields)
 		}
 		changes = append(changes, changesOf(nil, w.typ, fields)...)
+	}
+	for i := range w.reads {
+		changes = append(changes, w.reads[i].changes()...)
 	}
 	cases := []Case{{Name: "as the pattern", Object: base}}
 	add := func(name string, apply ...func(map[string]any)) {

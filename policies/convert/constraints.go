@@ -49,6 +49,9 @@ func (c *converter) constraint(i int, object *unstructured.Unstructured) {
 			c.leave(i, object, Rego, because(Rego)+": "+err.Error())
 			return
 		}
+		if o.written != nil {
+			o.written.Template = template
+		}
 		c.add(o)
 		return
 	}

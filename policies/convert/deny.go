@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -33,6 +34,12 @@ type conditions struct {
 	*patterns
 
 	root ref
+	// element is that of a loop; nil outside of one.
+	element *ref
+	// variables are those of the context.
+	variables map[string]contextVariable
+	// unread says why queries of the context cannot be read; empty if they can.
+	unread string
 	// object reports whether a condition reads the object.
 	object bool
 }
@@ -99,12 +106,14 @@ func (c *conditions) condition(steps []string, one *clusterCondition) evaluation
 	if !ok {
 		return wrong(fmt.Errorf("the key must be one variable"))
 	}
-	if text, ok := one.Value.(string); ok {
-		if err := withoutVariables(text); err != nil {
-			return wrong(err)
-		}
+	operand, err := c.operand(one.Value)
+	if err != nil {
+		return wrong(err)
 	}
 	asked, err := variableOf(strings.TrimSpace(key))
+	if err == nil {
+		asked, err = c.inlined(asked)
+	}
 	if err != nil {
 		return wrong(err)
 	}
@@ -117,14 +126,74 @@ func (c *conditions) condition(steps []string, one *clusterCondition) evaluation
 	}
 	var made evaluation
 	if asked.length || base.typ.Kind() == reflect.Slice && !opaque(base.typ) {
-		made, err = c.list(asked, base, operator, one.Value)
+		made, err = c.list(asked, base, operator, operand)
 	} else {
-		made, err = c.single(asked, base, operator, one.Value)
+		made, err = c.single(asked, base, operator, operand)
 	}
 	if err != nil {
 		return wrong(err)
 	}
+	c.reading(asked, base, operand)
 	return made
+}
+
+// reading notes what a condition reads, for tests.
+func (c *conditions) reading(asked *query, base ref, operand any) {
+	w := c.written
+	if w == nil || c.root.typ != w.typ {
+		return
+	}
+	literals := []any{operand}
+	if asked.byDefault != nil {
+		literals = append(literals, asked.byDefault)
+	}
+	switch text := strings.Join(asked.path, "."); {
+	case text == "request.userInfo.username" || strings.HasPrefix(text, "serviceAccount"):
+		for _, name := range valuesOf(classText, literals) {
+			user := fmt.Sprint(name)
+			if strings.HasPrefix(text, "serviceAccount") {
+				user = fmt.Sprintf("system:serviceaccount:%s:%s", user, user)
+			}
+			if len(w.users) < maxValues {
+				w.users = append(w.users, user)
+			}
+		}
+		return
+	case text == "request.namespace":
+		w.ByNamespace = true
+		w.reading([]string{"metadata", "namespace"}, reflect.TypeFor[string](), slices.DeleteFunc(valuesOf(classText, literals), func(v any) bool { return v == "" }))
+		return
+	case asked.path[0] == "request" && len(asked.path) > 1 && asked.path[1] != "object":
+		return
+	}
+	w.readingPath(base.steps, asked.path, asked, base.typ, literals)
+}
+
+// readingPath notes the field of a query.
+func (w *Written) readingPath(steps, path []string, asked *query, typ reflect.Type, literals []any) {
+	at := slices.Clone(steps)
+	if asked.projects >= 0 {
+		at, typ = append(at, everyElement), elem(typ)
+		for _, name := range path[asked.projects:] {
+			if typ = fieldpath.Below(typ, name); typ == nil {
+				return
+			}
+			at, typ = append(at, name), pointed(typ)
+		}
+	}
+	var counts []int
+	if asked.length {
+		for _, n := range valuesOf(classInteger, literals) {
+			if n, ok := n.(int64); ok && n <= maxElements {
+				counts = append(counts, int(n))
+			}
+		}
+		literals = nil
+	}
+	if typ.Kind() == reflect.Slice && !opaque(typ) && classOf(elem(typ)) != classNone {
+		at, typ = append(at, everyElement), elem(typ)
+	}
+	w.reading(at, typ, valuesOf(classOf(typ), literals), counts...)
 }
 
 // resolve returns the value that the path of a query names; before its projection, if it has one.
@@ -146,17 +215,21 @@ func (c *conditions) resolve(steps []string, asked *query) (ref, bool) {
 		found.steps = asked.path
 		return found, true
 	}
-	if len(asked.path) < 3 || asked.path[0] != "request" || asked.path[1] != "object" {
+	found, first := c.root, 2
+	switch {
+	case c.element != nil && asked.path[0] == "element":
+		found, first = *c.element, 1
+	case len(asked.path) >= 3 && asked.path[0] == "request" && asked.path[1] == "object":
+		c.object = true
+	default:
 		c.fails(steps, "the variable %s is not converted", texts.Shorten(strings.Join(asked.path, "."), maxQuoted))
 		return ref{}, false
 	}
-	c.object = true
 	last := len(asked.path)
 	if asked.projects >= 0 {
 		last = asked.projects
 	}
-	found := c.root
-	for _, name := range asked.path[2:last] {
+	for _, name := range asked.path[first:last] {
 		if !isObject(found.typ) {
 			c.fails(steps, "%s is below a field without fields: use a projection []", texts.Shorten(name, maxQuoted))
 			return ref{}, false
@@ -198,7 +271,7 @@ func (c *conditions) single(asked *query, base ref, operator operatorOf, operand
 		return evaluation{present, made.of(value)}, nil
 	}
 	// A missing value, false and an empty text have the default.
-	if class == classBoolean {
+	if class == classBoolean && !asked.onlyMissing {
 		present = guarded(present, test(value))
 	}
 	fallback, err := defaultOf(class, operator, operand, asked.byDefault)
@@ -206,7 +279,7 @@ func (c *conditions) single(asked *query, base ref, operator operatorOf, operand
 		return evaluation{}, err
 	}
 	of := made.of(value)
-	if class == classText && asked.byDefault != "" {
+	if class == classText && asked.byDefault != "" && !asked.onlyMissing {
 		present = guarded(present, compared(value, "!=", `""`))
 	}
 	if class == classText && asked.byDefault == "" && base.optional {
@@ -346,8 +419,8 @@ func (p *patterns) applied(r *clusterRule, validations []admissionregistrationv1
 		return validations
 	}
 	var applies evaluation
-	for i, typ := range r.machines(operations[:2]) {
-		read := &conditions{patterns: p, root: ref{path: "object", typ: typ}}
+	for i, kind := range r.machines(operations[:2]) {
+		read := &conditions{patterns: p, root: ref{path: "object", typ: kind.Type}, variables: contextVariables(r.Context), unread: r.unread()}
 		one := read.evaluate([]string{"preconditions"}, r.Preconditions)
 		if i > 0 && (one.is.String() != applies.is.String() || one.ok.String() != applies.ok.String()) {
 			p.fails([]string{"preconditions"}, "its kinds have other fields: write one rule for each kind")
@@ -367,58 +440,59 @@ func (p *patterns) applied(r *clusterRule, validations []admissionregistrationv1
 			p.fails([]string{"preconditions"}, "it becomes an expression of %d bytes, and a policy can have %d: split the rule", n, maxExpression)
 		}
 	}
-	if applies.ok.kind == logicTrue {
-		if p.written != nil && skipped.kind != logicFalse {
-			p.written.Skipped = skipped.String() + " || (" + p.written.Skipped + ")"
+	if p.written != nil {
+		p.written.Errors = negated(applies.ok).String()
+		if unmet := guarded(applies.ok, negated(applies.is)); unmet.kind != logicFalse {
+			p.written.Skipped = unmet.String() + " || (" + p.written.Skipped + ")"
 		}
-		return made
 	}
-	p.written = nil // a test of Kyverno has no result for an error
-	if !ignores {
+	if !ignores && applies.ok.kind != logicTrue {
 		made = slices.Insert(made, 0, admissionregistrationv1.Validation{Expression: applies.ok.String(), Message: "a precondition of the rule " + strconv.Quote(texts.Shorten(r.Name, maxQuoted)) + " reads a missing field"})
 	}
 	return made
 }
 
-// machines returns the types of the kinds that a rule matches with some operations.
-func (r *clusterRule) machines(of []policyv1alpha1.PolicyOperation) []reflect.Type {
-	var all []reflect.Type
+// machines returns the kinds that a rule matches with some operations.
+func (r *clusterRule) machines(of []policyv1alpha1.PolicyOperation) []apikinds.Machine {
+	var all []apikinds.Machine
 	cells := r.cells(operations)
 	for _, kind := range apikinds.Machines() {
 		if slices.ContainsFunc(of, func(o policyv1alpha1.PolicyOperation) bool {
 			return cells[cell{policyv1alpha1.PolicyKind(kind.Kind), o}]
 		}) {
-			all = append(all, kind.Type)
+			all = append(all, kind)
 		}
 	}
 	return all
 }
 
-// denials returns the validations of a rule with deny, and whether they read the variable subject.
+// denials returns the validations of a rule with deny or foreach, and whether they read the variable subject.
 func (p *patterns) denials(r *clusterRule, ignores bool) (validations []admissionregistrationv1.Validation, reads bool) {
 	deny, _ := r.Validate.Deny.(map[string]any)
-	if deny == nil || len(deny) > 1 || len(deny) == 1 && deny["conditions"] == nil {
+	if r.Validate.Deny != nil && (deny == nil || len(deny) > 1 || len(deny) == 1 && deny["conditions"] == nil) {
 		p.fails([]string{"deny"}, "it must have conditions, and nothing else")
 		return nil, false
 	}
 	var first *logic
 	var parts []logic
-	base := "object"
-	if len(r.machines(operations[2:])) > 0 {
+	base, of := "object", operations
+	switch {
+	case r.Validate.Deny == nil: // at deletions, a list has no elements
+		of = operations[:2]
+	case len(r.machines(operations[2:])) > 0:
 		base = subject
 	}
-	for _, typ := range r.machines(operations) {
-		read := &conditions{patterns: p, root: ref{path: base, typ: typ}}
-		applies, denies := evaluation{yes, yes}, evaluation{yes, yes}
-		if r.Preconditions != nil {
-			applies = read.evaluate([]string{"preconditions"}, r.Preconditions)
+	for _, kind := range r.machines(of) {
+		if p.written == nil {
+			p.written = r.about(&kind)
 		}
-		if len(deny) > 0 {
-			denies = read.evaluate([]string{"deny", "conditions"}, deny["conditions"])
-		}
+		read := &conditions{patterns: p, root: ref{path: base, typ: kind.Type}, variables: contextVariables(r.Context), unread: r.unread()}
+		applies, denies := read.rule(r, deny, ignores)
 		reads = reads || read.object && base == subject
 		var holds logic
 		holds, parts = admitted(&applies, &denies, ignores)
+		p.written.Skipped = guarded(applies.ok, negated(applies.is)).String()
+		p.written.Errors = disjunction(negated(applies.ok), guarded(applies.is, negated(denies.ok))).String()
 		if first != nil && first.String() != holds.String() {
 			p.fails(nil, "its kinds have other fields: write one rule for each kind")
 		}
@@ -432,6 +506,24 @@ func (p *patterns) denials(r *clusterRule, ignores bool) (validations []admissio
 		return nil, reads
 	}
 	return p.denying(r, parts), reads
+}
+
+// rule returns when a rule applies, and when it denies.
+func (c *conditions) rule(r *clusterRule, deny map[string]any, ignores bool) (applies, denies evaluation) {
+	applies, denies = evaluation{yes, yes}, evaluation{yes, yes}
+	if r.Preconditions != nil {
+		applies = c.evaluate([]string{"preconditions"}, r.Preconditions)
+	}
+	switch {
+	case len(deny) > 0:
+		denies = c.evaluate([]string{"deny", "conditions"}, deny["conditions"])
+	case r.Validate.Deny == nil:
+		denies = c.loops(r.Validate.ForEach, ignores)
+		if len(r.machines(operations[2:])) > 0 && applies.ok.kind != logicTrue {
+			c.fails([]string{"preconditions"}, "they can be an error, which denies deletions: name the operations CREATE and UPDATE in the match")
+		}
+	}
+	return applies, denies
 }
 
 // admitted is what holds for an object that a rule with deny admits, as a whole and in parts, each of which must hold.

@@ -15,7 +15,9 @@ type query struct {
 	// byDefault is the value if the path has none; a nil list stands for an empty one.
 	byDefault any
 	optional  bool
-	length    bool
+	// onlyMissing reports whether the default is not used for a value that is empty or false.
+	onlyMissing bool
+	length      bool
 }
 
 // wholeVariable is a text that is one variable.

@@ -77,7 +77,7 @@ func newPatterns() *patterns {
 
 // fails notes a part without an equivalent.
 func (p *patterns) fails(steps []string, format string, values ...any) outcome {
-	at := strings.Join(steps, ".")
+	at := strings.ReplaceAll(strings.Join(steps, "."), "."+everyElement, everyElement)
 	if _, ok := p.problems[at]; !ok {
 		p.order = append(p.order, at)
 		p.problems[at] = fmt.Sprintf(format, values...)
@@ -280,8 +280,8 @@ func (p *patterns) each(r ref, pattern any, absent absence) outcome {
 // name returns a name for the elements of a list.
 func (p *patterns) name(list ref) (name string, done func()) {
 	last := "element"
-	if len(list.steps) > 0 {
-		last = list.steps[len(list.steps)-1]
+	if n := len(list.steps); n > 0 && list.steps[n-1] != everyElement {
+		last = list.steps[n-1]
 	}
 	name = strings.ToLower(last[:1])
 	for n := 2; slices.Contains(p.names, name); n++ {

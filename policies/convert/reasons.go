@@ -58,7 +58,7 @@ func Reasons() []Reason {
 		{Cleanup, "it deletes objects: Virtward does not delete objects"},
 		{Pattern, "a part of its patterns (validate.pattern, validate.anyPattern) has no equivalent" + rewriteKyverno},
 		{Deny, "a part of its conditions (validate.deny, preconditions) has no equivalent" + rewriteKyverno},
-		{ForEach, "it is written as a loop in JMESPath (validate.foreach), and only CEL is converted" + rewriteKyverno},
+		{ForEach, "a part of its loops (validate.foreach) has no equivalent" + rewriteKyverno},
 		{PodSecurity, "it checks Pods with the Pod Security Standards (validate.podSecurity), and a virtual machine is not a Pod: keep the original"},
 		{Manifests, "it verifies signatures of manifests (validate.manifests): Virtward does not verify signatures"},
 		{Assertion, "it is written as an assertion tree (validate.assert), and only CEL is converted" + rewriteKyverno},

@@ -64,6 +64,9 @@ func (o *original) regoTemplate(template *templateSpec, constraint *unstructured
 	}
 	o.action(spec)
 	parameters, _ := withDefaults(spec.Parameters, template.CRD.Spec.Validation.OpenAPIV3Schema).(map[string]any)
+	if modules, err := resolved(source); err == nil { // the others were translated in place
+		o.written = o.writtenModule(modules, parameters, spec)
+	}
 	if !t.readsParams {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
@@ -23,25 +24,67 @@ const maxExpression = 8192
 // translation is a rule in CEL.
 type translation struct {
 	rule *clusterRule
-	// patterns reports whether the rule was written as patterns.
+	// patterns reports whether the rule was written as patterns or loops, which Kyverno does not evaluate at deletions.
 	patterns bool
 	// denies reports whether the rule was written as conditions, which are evaluated at deletions too.
 	denies bool
-	// written is what the patterns were; nil for a rule in CEL.
+	// written is what the rule was; nil for a rule in CEL.
 	written *Written
 	notes   []string
 }
 
-// Written is a rule in patterns.
+// Written is a rule of Kyverno in patterns or conditions, or the module of a template.
 type Written struct {
-	// Rule is its name.
+	// Rule is its name; empty for a module.
 	Rule string
-	// Skipped is the expression of bool that is true where Kyverno skips the rule.
-	Skipped string
+	// Skipped is the expression of bool that is true where Kyverno skips the rule, and Errors where it has an error.
+	Skipped, Errors string
+	// ByNamespace reports whether it reads the namespace.
+	ByNamespace bool
+	// Template is that of a constraint; nil for a rule of Kyverno.
+	Template *unstructured.Unstructured
 
 	patterns []any
-	kind     string
-	typ      reflect.Type
+	// reads are the fields that conditions and modules read.
+	reads      []read
+	users      []string
+	operations []policyv1alpha1.PolicyOperation
+	kind       string
+	typ        reflect.Type
+	// namespace and labels are those of an object that the rule matches.
+	namespace string
+	labels    map[string]string
+}
+
+// about returns what a rule was, with an object that its match selects.
+func (r *clusterRule) about(kind *apikinds.Machine) *Written {
+	w := &Written{Rule: r.Name, Skipped: "false", Errors: "false", kind: kind.Kind, typ: kind.Type}
+	cells := r.cells(operations)
+	for _, operation := range operations {
+		if cells[cell{policyv1alpha1.PolicyKind(kind.Kind), operation}] {
+			w.operations = append(w.operations, operation)
+		}
+	}
+	filters, _ := r.Match.filters()
+	for i := range filters {
+		resources := filters[i].Resources
+		if resources == nil {
+			continue
+		}
+		if len(resources.Namespaces) > 0 {
+			w.namespace = literalOf(resources.Namespaces[0])
+			w.reading([]string{"metadata", "namespace"}, reflect.TypeFor[string](), []any{w.namespace, "elsewhere"})
+			w.ByNamespace = true
+		}
+		if resources.Selector != nil {
+			w.labels = resources.Selector.MatchLabels
+			for label, value := range w.labels {
+				w.reading([]string{"metadata", "labels", label}, reflect.TypeFor[string](), []any{value, "another"})
+			}
+		}
+		break
+	}
+	return w
 }
 
 // translate returns a rule in CEL, or the reason why there is none, with the parts that have no equivalent. ignores reports whether
@@ -57,7 +100,7 @@ func (r *clusterRule) translate(ignores bool) (made *translation, reason, proble
 	switch reason {
 	case Pattern:
 		validations = read.applied(r, read.rule(r), ignores)
-	case Deny:
+	case Deny, ForEach:
 		var reads bool
 		if validations, reads = read.denials(r, ignores); reads {
 			variables = []admissionregistrationv1.Variable{{Name: strings.TrimPrefix(subject, "variables."), Expression: "object == null ? oldObject : object"}}
@@ -77,11 +120,13 @@ func (r *clusterRule) translate(ignores bool) (made *translation, reason, proble
 	made = &translation{rule: &rule}
 	if reason == Pattern {
 		validate.Pattern, validate.AnyPattern = nil, nil
-		made.patterns, made.written = true, read.written
+		made.patterns = true
 	} else {
-		validate.Deny, made.denies = nil, true
+		made.patterns, made.denies = reason == ForEach, reason == Deny
+		validate.Deny, validate.ForEach = nil, nil
 	}
-	rule.Preconditions = nil
+	made.written = read.written
+	rule.Preconditions, rule.Context = nil, nil
 	rule.Validate = &validate
 	for _, at := range slices.Sorted(maps.Keys(read.notes)) {
 		made.notes = append(made.notes, at+": "+read.notes[at])
@@ -111,7 +156,8 @@ func (p *patterns) rule(r *clusterRule) []admissionregistrationv1.Validation {
 			p.fails(nil, "its kinds have other fields or defaults: write one rule for each kind")
 		}
 		if holds = &one; p.written == nil {
-			p.written = &Written{Rule: r.Name, Skipped: skipped.String(), kind: kind.Kind, typ: kind.Type}
+			p.written = r.about(&kind)
+			p.written.Skipped = skipped.String()
 			p.written.patterns, _ = r.Validate.AnyPattern.([]any)
 			if r.Validate.Pattern != nil {
 				p.written.patterns = []any{r.Validate.Pattern}
@@ -149,16 +195,20 @@ func (p *patterns) rule(r *clusterRule) []admissionregistrationv1.Validation {
 
 // whole returns when an object of a type does not fail the patterns of a rule, and when it is skipped.
 func (p *patterns) whole(v *clusterValidation, typ reflect.Type) (holds, skipped logic) {
-	root := ref{path: "object", typ: typ}
 	if v.Pattern != nil && v.AnyPattern != nil {
 		p.fails(nil, "it has both pattern and anyPattern")
 		return yes, no
 	}
-	if v.Pattern != nil {
-		one := p.element(root, v.Pattern, absenceByPattern)
+	return p.patternsOf(ref{path: "object", typ: typ}, v.Pattern, v.AnyPattern)
+}
+
+// patternsOf returns when an object does not fail a pattern, or all of several, and when it is skipped.
+func (p *patterns) patternsOf(root ref, pattern, anyPattern any) (holds, skipped logic) {
+	if pattern != nil {
+		one := p.element(root, pattern, absenceByPattern)
 		return one.holds, one.skipped
 	}
-	list, ok := v.AnyPattern.([]any)
+	list, ok := anyPattern.([]any)
 	if !ok {
 		p.fails([]string{"anyPattern"}, "it must be a list")
 		return yes, no

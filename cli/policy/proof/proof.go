@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,11 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
@@ -27,17 +28,18 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// Result is what a rule makes of an object, in the words of Kyverno's tests.
+// Result is what a rule makes of a request, in the words of Kyverno's tests.
 type Result string
 
 // The results.
 const (
-	Pass Result = "pass"
-	Fail Result = "fail"
-	Skip Result = "skip"
+	Pass  Result = "pass"
+	Fail  Result = "fail"
+	Skip  Result = "skip"
+	Error Result = "error"
 )
 
-// Case is an object and its result.
+// Case is a request and its result.
 type Case struct {
 	convert.Case
 
@@ -46,40 +48,97 @@ type Case struct {
 	Violations int
 }
 
-// Cases evaluates the objects of a converted rule. Results without a rule in patterns have none.
+// evaluation evaluates a policy, and where its original has an error or is skipped.
+type evaluation struct {
+	policy, errors, skipped *policies.Set
+}
+
+// evaluationOf compiles a policy.
+func evaluationOf(env *cel.Environment, r *convert.Result) (*evaluation, error) {
+	e := &evaluation{}
+	var err error
+	if e.policy, err = compiled(env, r.Policy); err != nil {
+		return nil, err
+	}
+	for _, probe := range []struct {
+		expression string
+		set        **policies.Set
+	}{{r.Written.Skipped, &e.skipped}, {r.Written.Errors, &e.errors}} {
+		policy := r.Policy.DeepCopy()
+		policy.Spec.Rego, policy.Spec.Params = nil, nil
+		policy.Spec.Enforcement = policyv1alpha1.PolicyDeny
+		policy.Spec.Validations = []policyv1alpha1.PolicyValidation{{Expression: "!(" + probe.expression + ")", Message: "probe"}}
+		if *probe.set, err = compiled(env, policy); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// result returns what the original makes of a request.
+func (e *evaluation) result(d *cel.Documents) (result Result, violations int) {
+	violations = len(e.policy.Evaluate(d, at))
+	switch {
+	case len(e.errors.Evaluate(d, at)) > 0:
+		return Error, violations
+	case violations > 0:
+		return Fail, violations
+	case len(e.skipped.Evaluate(d, at)) > 0:
+		return Skip, violations
+	}
+	return Pass, violations
+}
+
+// Cases evaluates the requests of a converted rule. Results that are not of Kyverno's rules or Gatekeeper's modules have none.
 func Cases(env *cel.Environment, r *convert.Result) ([]Case, error) {
 	if r.Policy == nil || r.Written == nil {
 		return nil, nil
 	}
-	policy, err := compiled(env, r.Policy)
+	e, err := evaluationOf(env, r)
 	if err != nil {
 		return nil, err
 	}
-	probe := &policyv1alpha1.VirtualMachinePolicy{}
-	probe.Name = "skipped"
-	probe.Spec.Enforcement, probe.Spec.Match = policyv1alpha1.PolicyDeny, policyv1alpha1.PolicyMatch{Kinds: r.Policy.Spec.Match.Kinds}
-	probe.Spec.Validations = []policyv1alpha1.PolicyValidation{{Expression: "!(" + r.Written.Skipped + ")", Message: "skipped"}}
-	skipped, err := compiled(env, probe)
+	derived := r.Written.Cases(func(c convert.Case) bool {
+		d, _, ok := documents(c)
+		return ok && len(e.policy.Evaluate(d, at)) > 0
+	})
+	return e.evaluated(derived), nil
+}
+
+// Results evaluates a policy for the requests of another one, as a test of one does with a change of the policy.
+func Results(env *cel.Environment, r *convert.Result, cases []Case) ([]Case, error) {
+	e, err := evaluationOf(env, r)
 	if err != nil {
 		return nil, err
 	}
-	var all []Case
-	for _, c := range r.Written.Cases() {
-		subject, object, ok := documents(c.Object)
-		if !ok || slices.ContainsFunc(all, func(other Case) bool { return reflect.DeepEqual(other.Object, object) }) {
-			continue
+	all := slices.Clone(cases)
+	for i := range all {
+		if d, _, ok := documents(all[i].Case); ok {
+			all[i].Result, all[i].Violations = e.result(d)
 		}
-		c.Object = object // both engines read the same
-		one := Case{Case: c, Result: Pass, Violations: len(policy.Evaluate(subject, at))}
-		switch {
-		case one.Violations > 0:
-			one.Result = Fail
-		case len(skipped.Evaluate(subject, at)) > 0:
-			one.Result = Skip
-		}
-		all = append(all, one)
 	}
 	return all, nil
+}
+
+// evaluated returns the results of requests. Those that are no requests about virtual machines, or are equal, are left out.
+func (e *evaluation) evaluated(derived []convert.Case) []Case {
+	var all []Case
+	known := map[string]bool{}
+	for _, c := range derived {
+		d, normal, ok := documents(c)
+		if !ok {
+			continue
+		}
+		one := Case{Case: normal}
+		key, err := json.Marshal([]any{normal.Object, normal.OldObject, normal.Operation, normal.User})
+		if err != nil || known[string(key)] {
+			continue
+		}
+		known[string(key)] = true
+		one.Result, one.Violations = e.result(d)
+		all = append(all, one)
+	}
+	return all
 }
 
 // at is when the policies are evaluated.
@@ -94,22 +153,32 @@ func compiled(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy)
 	return policies.NewSet("virtward-system", made), nil
 }
 
-// documents returns what policies read of an object that is created, and the object in the form of the API, which leaves out empty
-// lists. It is false if the object is no VirtualMachine.
-func documents(object map[string]any) (*cel.Documents, map[string]any, bool) {
-	data, err := json.Marshal(object)
-	vm := &v1.VirtualMachine{}
-	if err != nil || json.Unmarshal(data, vm) != nil {
-		return nil, nil, false
+// documents returns what policies read of a request, and the request in the form of the API, which leaves out empty lists. It is
+// false if an object is no VirtualMachine.
+func documents(c convert.Case) (d *cel.Documents, normal convert.Case, ok bool) {
+	d = &cel.Documents{Kind: "VirtualMachine", Facts: platform.Defaults(platform.Settings{}), Requester: cmp.Or(c.User, policytest.DefaultUser)}
+	d.Request = cel.Request{Operation: cmp.Or(c.Operation, "CREATE")}
+	d.Request.UserInfo.Username = d.Requester
+	set := func(object *map[string]any, document *any) bool {
+		if *object == nil {
+			return true
+		}
+		data, err := json.Marshal(*object)
+		vm := &v1.VirtualMachine{}
+		if err != nil || json.Unmarshal(data, vm) != nil {
+			return false
+		}
+		made, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vm)
+		if err != nil {
+			return false
+		}
+		delete(made, "status")
+		*object, *document = made, vm // both engines read the same
+		d.Request.Name, d.Request.Namespace = vm.Name, vm.Namespace
+		return true
 	}
-	normal, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vm)
-	if err != nil {
-		return nil, nil, false
-	}
-	delete(normal, "status")
-	d := &cel.Documents{Kind: "VirtualMachine", Object: vm, Facts: platform.Defaults(platform.Settings{}), Requester: policytest.DefaultUser}
-	d.Request = cel.Request{Operation: "CREATE", Name: vm.Name, Namespace: vm.Namespace}
-	return d, normal, true
+	ok = set(&c.OldObject, &d.OldObject) && set(&c.Object, &d.Object)
+	return d, c, ok
 }
 
 // Written is a directory with the tests of a policy.
@@ -119,10 +188,12 @@ type Written struct {
 	// completion.
 	Cases []Case
 	Left  int
+	// Engine is the program that can run the test: kyverno or gator.
+	Engine string
 }
 
-// Write writes the original, the policy, a suite and a test of Kyverno to a directory. It keeps no case that does not pass in the
-// suite.
+// Write writes the original, the policy, a suite and a test of Kyverno or Gatekeeper to a directory. It keeps no case that does not
+// pass in the suite.
 func Write(ctx context.Context, env *cel.Environment, directory string, original *unstructured.Unstructured, r *convert.Result) (*Written, error) {
 	cases, err := Cases(env, r)
 	if err != nil {
@@ -157,6 +228,9 @@ func Write(ctx context.Context, env *cel.Environment, directory string, original
 	if err := w.suite(r, w.Cases); err != nil {
 		return nil, err
 	}
+	if r.Written.Template != nil {
+		return w, w.gator(r.Written.Template, original)
+	}
 	return w, w.kyverno(original, r)
 }
 
@@ -169,8 +243,20 @@ func (w *Written) suite(r *convert.Result, cases []Case) error {
 	verdict := map[policyv1alpha1.PolicyEnforcement]policytest.Verdict{policyv1alpha1.PolicyDeny: policytest.Denied, policyv1alpha1.PolicyWarn: policytest.Warned}
 	test := policytest.Test{Name: "as the original", Policies: []policytest.Source{{File: "policy.yaml"}}}
 	for i := range cases {
-		one := policytest.Case{Name: cases[i].Name, Object: &policytest.Source{Object: cases[i].Object}, Expect: policytest.Expect{Verdict: policytest.Allowed, Violations: &cases[i].Violations}}
-		if found := verdict[r.Policy.Spec.Enforcement]; found != "" && cases[i].Result == Fail {
+		one := policytest.Case{Name: cases[i].Name, Operation: cases[i].Operation, Expect: policytest.Expect{Verdict: policytest.Allowed, Violations: &cases[i].Violations}}
+		if cases[i].Object != nil {
+			one.Object = &policytest.Source{Object: cases[i].Object}
+		}
+		switch {
+		case cases[i].Operation == "DELETE":
+			one.Object = &policytest.Source{Object: cases[i].OldObject}
+		case cases[i].OldObject != nil:
+			one.OldObject = &policytest.Source{Object: cases[i].OldObject}
+		}
+		if cases[i].User != "" {
+			one.UserInfo = &authenticationv1.UserInfo{Username: cases[i].User}
+		}
+		if found := verdict[r.Policy.Spec.Enforcement]; found != "" && cases[i].Violations > 0 {
 			one.Expect.Verdict = found
 		}
 		test.Cases = append(test.Cases, one)
@@ -234,12 +320,20 @@ func (w *Written) kyverno(original *unstructured.Unstructured, r *convert.Result
 	if original.GetNamespace() != "" {
 		name = original.GetNamespace() + "/" + name
 	}
+	w.Engine = Kyverno
 	var objects []string
 	byResult := map[Result][]string{}
 	for i, c := range w.Cases {
+		if c.OldObject != nil || c.User != "" || c.Result == Error { // Kyverno's tests have only creations by one user, without errors
+			continue
+		}
 		object := runtime.DeepCopyJSON(c.Object)
 		metadata, _ := object["metadata"].(map[string]any)
-		metadata["namespace"] = fmt.Sprintf("case-%d", i+1)
+		if r.Written.ByNamespace {
+			metadata["name"] = fmt.Sprintf("case-%d", i+1)
+		} else {
+			metadata["namespace"] = fmt.Sprintf("case-%d", i+1)
+		}
 		content, err := yaml.Marshal(object)
 		if err != nil {
 			return err
@@ -259,12 +353,97 @@ func (w *Written) kyverno(original *unstructured.Unstructured, r *convert.Result
 	return errors.Join(w.file("kyverno-test.yaml", content), w.file("resources.yaml", []byte(strings.Join(objects, "---\n"))))
 }
 
+// gatorSuite is a suite of Gatekeeper's program.
+type gatorSuite struct {
+	APIVersion string              `json:"apiVersion"`
+	Kind       string              `json:"kind"`
+	Metadata   policytest.Metadata `json:"metadata"`
+	Tests      []gatorTest         `json:"tests"`
+}
+
+type gatorTest struct {
+	Name       string      `json:"name"`
+	Template   string      `json:"template"`
+	Constraint string      `json:"constraint"`
+	Cases      []gatorCase `json:"cases"`
+}
+
+type gatorCase struct {
+	Name       string           `json:"name"`
+	Object     string           `json:"object"`
+	Assertions []gatorAssertion `json:"assertions"`
+}
+
+type gatorAssertion struct {
+	Violations string `json:"violations"`
+}
+
+// gator writes the suite of Gatekeeper, with a file for each request.
+func (w *Written) gator(template, constraint *unstructured.Unstructured) error {
+	w.Engine = Gator
+	test := gatorTest{Name: "as the policy", Template: "template.yaml", Constraint: "original.yaml"}
+	content, err := yaml.Marshal(template.Object)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(w.file("template.yaml", content), os.MkdirAll(filepath.Join(w.Directory, "cases"), 0o750)); err != nil {
+		return err
+	}
+	for i, c := range w.Cases {
+		content, err := yaml.Marshal(Review(c.Case))
+		if err != nil {
+			return err
+		}
+		one := gatorCase{Name: c.Name, Object: fmt.Sprintf("cases/%03d.yaml", i+1), Assertions: []gatorAssertion{{Violations: "no"}}}
+		if c.Violations > 0 {
+			one.Assertions[0].Violations = "yes"
+		}
+		if err := w.file(one.Object, content); err != nil {
+			return err
+		}
+		test.Cases = append(test.Cases, one)
+	}
+	suite := gatorSuite{APIVersion: "test.gatekeeper.sh/v1alpha1", Kind: "Suite", Metadata: policytest.Metadata{Name: constraint.GetName()}, Tests: []gatorTest{test}}
+	content, err = yaml.Marshal(suite)
+	if err != nil {
+		return err
+	}
+	return w.file("gator-suite.yaml", content)
+}
+
+// Review returns the AdmissionReview of a request.
+func Review(c convert.Case) map[string]any {
+	request := map[string]any{
+		"uid": "00000000-0000-0000-0000-000000000000", "operation": cmp.Or(c.Operation, "CREATE"),
+		"kind":     map[string]any{"group": "kubevirt.io", "version": "v1", "kind": "VirtualMachine"},
+		"resource": map[string]any{"group": "kubevirt.io", "version": "v1", "resource": "virtualmachines"},
+		"userInfo": map[string]any{"username": cmp.Or(c.User, policytest.DefaultUser)},
+	}
+	for field, object := range map[string]map[string]any{"oldObject": c.OldObject, "object": c.Object} {
+		if object != nil {
+			metadata, _ := object["metadata"].(map[string]any)
+			request[field], request["name"], request["namespace"] = object, metadata["name"], metadata["namespace"]
+		}
+	}
+	return map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+}
+
+// The engines of the originals.
+const (
+	Kyverno = "kyverno"
+	Gator   = "gator"
+)
+
 // maxOutput is how much of the output of the engine an error has, in bytes.
 const maxOutput = 2000
 
-// Engine runs the test of Kyverno in the directory with a program. An error says which results differ.
-func (w *Written) Engine(ctx context.Context, program string) error {
-	output, err := exec.CommandContext(ctx, program, "test", w.Directory).CombinedOutput()
+// Run runs the test of the engine in the directory with a program. An error says which results differ.
+func (w *Written) Run(ctx context.Context, program string) error {
+	args := []string{"test", w.Directory}
+	if w.Engine == Gator {
+		args = []string{"verify", filepath.Join(w.Directory, "gator-suite.yaml")}
+	}
+	output, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	if err == nil {
 		return nil
 	}
@@ -272,5 +451,5 @@ func (w *Written) Engine(ctx context.Context, program string) error {
 	if len(text) > maxOutput {
 		text = text[len(text)-maxOutput:]
 	}
-	return fmt.Errorf("%s test %s: %w: %s", program, w.Directory, err, strings.TrimSpace(text))
+	return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(text))
 }

@@ -133,6 +133,23 @@ func TestAnswers(t *testing.T) {
 // mutants returns policies that differ from a policy in one operator, or lack a validation.
 func mutants(r *convert.Result) []convert.Result {
 	var all []convert.Result
+	if r.Policy.Spec.Rego != nil {
+		module := r.Policy.Spec.Rego.Module
+		for from, to := range map[string]string{" <= ": " < ", " >= ": " > ", " < ": " <= ", " > ": " >= ", " == ": " != ", " != ": " == ", "startswith": "endswith", "not ": "", "count(": "1 + count("} {
+			for at := 0; ; {
+				n := strings.Index(module[at:], from)
+				if n < 0 {
+					break
+				}
+				at += n
+				one := *r
+				one.Policy = r.Policy.DeepCopy()
+				one.Policy.Spec.Rego.Module = module[:at] + to + module[at+len(from):]
+				all, at = append(all, one), at+len(from)
+			}
+		}
+		return all
+	}
 	for i, v := range r.Policy.Spec.Validations {
 		if len(r.Policy.Spec.Validations) > 1 {
 			one := *r
@@ -207,6 +224,9 @@ func TestMutants(t *testing.T) {
 
 // difference returns the expression that a mutant has in another form.
 func difference(r, mutant *convert.Result) string {
+	if mutant.Policy.Spec.Rego != nil {
+		return mutant.Policy.Spec.Rego.Module
+	}
 	for i, v := range r.Policy.Spec.Validations {
 		if i >= len(mutant.Policy.Spec.Validations) || mutant.Policy.Spec.Validations[i].Expression != v.Expression {
 			if len(mutant.Policy.Spec.Validations) == len(r.Policy.Spec.Validations) {
@@ -254,7 +274,7 @@ func TestWrite(t *testing.T) {
 		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		switch err := w.Engine(t.Context(), program); {
+		switch err := w.Run(t.Context(), program); {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%q: %v", c.script, err)
 		}
