@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/printers"
+	"github.com/virtward/virtward/cli/scratch"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/appliance"
 	"github.com/virtward/virtward/sources"
@@ -188,19 +189,8 @@ func sized(f *os.File) (file, error) {
 	return file{f, info.Size()}, nil
 }
 
-// scratch is a temporary file that is removed when it is closed.
-type scratch struct{ *os.File }
-
-func newScratch() (appliance.Scratch, error) {
-	f, err := os.CreateTemp("", "virtward-disk-")
-	if err != nil {
-		return nil, err
-	}
-	return scratch{f}, nil
-}
-
-// Close removes the file.
-func (s scratch) Close() error { return errors.Join(s.File.Close(), os.Remove(s.Name())) }
+// newScratch is a place for a decompressed disk.
+func newScratch() (appliance.Scratch, error) { return scratch.New() }
 
 // verdict is the error of a package that is not importable.
 func verdict(name string, found *appliance.Appliance) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/virtward/virtward/cli/scratch"
 	"github.com/virtward/virtward/virtualimages"
 )
 
@@ -47,11 +48,10 @@ func decompressed(f file) (file, string, error) {
 	if err != nil {
 		return file{}, "", fmt.Errorf("%s: the archive is not compressed with %s, although it begins so", f.Name(), kind)
 	}
-	created, err := newScratch()
+	to, err := scratch.New()
 	if err != nil {
-		return file{}, "", err
+		return file{}, "", err //nolint:wrapcheck // it names the folder
 	}
-	to := created.(scratch) //nolint:forcetypeassert // as above
 	n, err := io.Copy(to, io.LimitReader(content, maxDecompressed+1))
 	switch {
 	case err != nil:

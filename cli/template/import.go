@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/url"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/printers"
+	"github.com/virtward/virtward/cli/uploadproxy"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/sources/artifacts"
 )
@@ -29,8 +31,9 @@ type importing struct {
 	program options.Program
 	options.Sources
 
-	// from is a URL or a reference.
+	// from is a URL, a reference or a file.
 	from, name, output        string
+	proxy                     uploadproxy.Flags
 	spec                      v1beta1.VirtualMachineTemplateImportSpec
 	verify, secret, authority string
 	platform, class, mode     string
@@ -43,25 +46,35 @@ type importing struct {
 func newImport(program options.Program) *cobra.Command {
 	i := &importing{program: program, Sources: options.NewSources(), output: printers.YAML}
 	cmd := &cobra.Command{
-		Use:   "import URL|oci://REGISTRY/REPOSITORY:TAG [NAME]",
+		Use:   "import URL|oci://REGISTRY/REPOSITORY:TAG|FILE [NAME]",
 		Short: "Make a template of a virtual appliance, or of an artifact of a registry",
-		Long: `Make a template of a virtual appliance, an OVA on a web server, or of an artifact of a registry, as template push writes it.
+		Long: `Make a template of a virtual appliance, an OVA on a web server or on this machine, or of an artifact of a registry, as template push
+writes it.
 
-import prints a VirtualMachineTemplateImport: apply it with kubectl create. The cluster then reads the descriptor, imports the disks
-and creates the template. The import has the name of the file or of the repository, unless you name another.
+For a URL and an artifact, import prints a VirtualMachineTemplateImport: apply it with kubectl create. The cluster then reads the
+descriptor, imports the disks and creates the template. The import has the name of the file or of the repository, unless you name another.
 
 With --watch, import sends it itself, and shows the progress until the template is complete. The exit code is 1 if the import fails. If
 you interrupt the command, the import continues in the cluster.
 
+For a file of this machine, import does the work itself, with your rights. It inspects the file as ova inspect does, before it creates
+anything. Then it creates a DataVolume for each disk, uploads the disks through CDI's upload proxy, and creates the template at the end,
+which then owns the disks. It repeats the upload of a disk whose connection breaks. If the command ends before the template is complete,
+run it again with the same flags: it uploads the disks that CDI does not have yet.
+
 ova inspect shows before what comes out, and which choices a file offers. You need permission to create
 virtualmachinetemplateimports, virtualmachinetemplates and datavolumes in the namespace, and to get the Secret and the ConfigMap that
-you name.`,
+you name. For a file, you need permission to create and get virtualmachinetemplates, to create, get and patch datavolumes, to create
+uploadtokenrequests.upload.cdi.kubevirt.io, and to get the cdiconfig config, unless you give --uploadproxy-url.`,
 		Example: program.Examples(`  # Import an appliance, and wait for its template
   PROGRAM template import https://appliances.example.com/harbour-light.ova -n templates --accept-eula --watch
 
   # Map a network, require a manifest, and store the disks in a class
   PROGRAM template import https://appliances.example.com/harbour-light.ova harbour -n templates \
     --network Sea=lab/sea --verify Require --storage-class fast | kubectl create -f -
+
+  # Upload an appliance of this machine
+  PROGRAM template import harbour-light.ova -n templates --network Sea=lab/sea
 
   # Import a template of a registry with its disks
   PROGRAM template import oci://registry.example.com/templates/web:v1 -n templates --platform arm64 --secret registry-login --watch`),
@@ -89,10 +102,11 @@ you name.`,
 	flags.StringToStringVar(&i.properties, "property", nil, "Default of a property of the descriptor: KEY=VALUE")
 	flags.BoolVar(&i.spec.Lax, "lax", false, "Drop required parts of the descriptor that have no equivalent")
 	flags.DurationVar(&i.ttl, "ttl", 0, "Delete the completed import after this time, such as 1h; by default it is kept")
-	flags.BoolVar(&i.watch, "watch", false, "Send the import, and show the progress until the template is complete")
-	flags.DurationVar(&i.timeout, "timeout", 0, "Time to wait with --watch; 0 waits without a limit")
+	flags.BoolVar(&i.watch, "watch", false, "Send the import, and show the progress until the template is complete; always so for a file")
+	flags.DurationVar(&i.timeout, "timeout", 0, "Time to wait with --watch, or for a file and its upload; 0 waits without a limit")
 	flags.StringVarP(&i.output, "output", "o", i.output, "What to print: yaml, json")
-	options.AddClusterFlags(cmd, i.Config, ", for --watch and the namespace", "Namespace of the import and of the template")
+	i.proxy.Add(flags)
+	options.AddClusterFlags(cmd, i.Config, ", for --watch, files and the namespace", "Namespace of the import and of the template")
 	options.CompleteFlags(cmd, map[string][]string{"output": {printers.YAML, printers.JSON}, "verify": verifications(), "access-mode": accessModes()})
 	return cmd
 }
@@ -110,18 +124,21 @@ func accessModes() []string {
 func (i *importing) validate(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0 || len(args) > 2:
-		return options.Usagef("name one URL or artifact%s", options.SeeHelp(cmd))
+		return options.Usagef("name one URL, artifact or file%s", options.SeeHelp(cmd))
 	case i.ttl < 0 || i.ttl%time.Second != 0 || i.ttl > math.MaxInt32*time.Second:
 		return options.Usagef("--ttl %s: use whole seconds, from 0 to %d", i.ttl, math.MaxInt32)
-	case i.timeout != 0 && !i.watch:
+	case i.timeout != 0 && !i.watch && !isFile(args[0]):
 		return options.Usagef("--timeout needs --watch")
 	case i.timeout < 0:
 		return options.Usagef("--timeout %s: must not be negative", i.timeout)
 	}
 	i.from = args[0]
 	source := i.web
-	if artifacts.IsReference(i.from) {
+	switch {
+	case artifacts.IsReference(i.from):
 		source = i.artifact
+	case isFile(i.from):
+		source = i.local
 	}
 	if err := source(); err != nil {
 		return err
@@ -142,7 +159,7 @@ func (i *importing) web() error {
 	parsed, err := url.Parse(i.from)
 	switch {
 	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "":
-		return options.Usagef("%s: this version imports only URLs with the scheme http, https or oci: put the file on a web server, or use ova convert", i.from)
+		return options.Usagef("%s: name a file of this machine, or a URL with the scheme http, https or oci", i.from)
 	case parsed.User != nil:
 		return options.Usagef("the URL has credentials: put them into a Secret, and name it with --secret")
 	case i.platform != "":
@@ -150,6 +167,27 @@ func (i *importing) web() error {
 	}
 	i.name = ovf.Name(ovf.FileName(path.Base(parsed.Path)))
 	i.spec.Source.HTTP = &v1beta1.ImportHTTP{URL: i.from, SecretRef: i.secret, CertConfigMap: i.authority}
+	return nil
+}
+
+// isFile reports whether the argument is a file of this machine.
+func isFile(from string) bool { return !strings.Contains(from, "://") }
+
+// local names the template after a file.
+func (i *importing) local() error {
+	switch {
+	case i.from == "":
+		return options.Usagef("the name of the file is empty")
+	case i.platform != "":
+		return options.Usagef("--platform needs an artifact of a registry: oci://REGISTRY/REPOSITORY:TAG")
+	case i.secret != "" || i.authority != "":
+		return options.Usagef("--secret and --cert-configmap are for a server or a registry, and %s is a file", i.from)
+	case i.hasTTL:
+		return options.Usagef("--ttl is for an import in the cluster: a file is uploaded without one")
+	case strings.EqualFold(filepath.Ext(i.from), ".ovf"):
+		return options.Usagef("%s: pack the descriptor and its files into an OVA: tar -cf appliance.ova DESCRIPTOR FILES", i.from)
+	}
+	i.name = ovf.Name(ovf.FileName(filepath.Base(i.from)))
 	return nil
 }
 
@@ -174,6 +212,9 @@ func (i *importing) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
+	if isFile(i.from) {
+		return i.upload(ctx, namespace)
+	}
 	object, err := i.object(namespace)
 	if err != nil {
 		return err
@@ -194,8 +235,18 @@ func (i *importing) run(ctx context.Context) error {
 	return w.run(ctx)
 }
 
-// object is the import that the flags describe.
+// object is the import that the flags describe, as it is sent.
 func (i *importing) object(namespace string) (*unstructured.Unstructured, error) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(i.described(namespace))
+	if err != nil {
+		return nil, err
+	}
+	delete(object, "status")
+	return &unstructured.Unstructured{Object: object}, nil
+}
+
+// described is the import that the flags describe.
+func (i *importing) described(namespace string) *v1beta1.VirtualMachineTemplateImport {
 	spec := i.spec
 	spec.Verify = v1beta1.ImportVerify(i.verify)
 	spec.Properties = i.properties
@@ -215,15 +266,10 @@ func (i *importing) object(namespace string) (*unstructured.Unstructured, error)
 	if i.hasTTL {
 		spec.TTLSecondsAfterFinished = new(int32(i.ttl / time.Second)) //nolint:gosec // validate bounds it
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1beta1.VirtualMachineTemplateImport{
+	return &v1beta1.VirtualMachineTemplateImport{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: apikinds.VirtualMachineTemplateImport},
 		ObjectMeta: metav1.ObjectMeta{Name: i.name, Namespace: namespace}, Spec: spec,
-	})
-	if err != nil {
-		return nil, err
 	}
-	delete(object, "status")
-	return &unstructured.Unstructured{Object: object}, nil
 }
 
 // kindAndName splits KIND/NAME. A name has no kind.

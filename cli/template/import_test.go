@@ -92,12 +92,19 @@ spec:
 // TestImportRejects holds the messages about wrong command lines.
 func TestImportRejects(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                    "name one URL",
-		"a.ova":               "a.ova: this version imports only URLs with the scheme http, https or oci: put the file on a web server, or use ova convert",
+		"":                    "name one URL, artifact or file",
+		"absent.ova":          "open absent.ova: no such file",
+		"ftp://a/b.ova":       "ftp://a/b.ova: name a file of this machine, or a URL with the scheme http, https or oci",
+		"a.ovf":               "a.ovf: pack the descriptor and its files into an OVA",
 		"oci://example.com/a": "name a tag or a digest",
 		"oci://a:1":           "names no registry",
 		"oci://example.com/a:1 --checksum sha256:0":  "--checksum: name the digest of an artifact in the reference",
 		"https://example.com/a.ova --platform arm64": "--platform needs an artifact of a registry",
+		"a.ova --platform arm64":                     "--platform needs an artifact of a registry",
+		"a.ova --cert-configmap authority":           "--secret and --cert-configmap are for a server or a registry, and a.ova is a file",
+		"a.ova --ttl 1h":                             "--ttl is for an import in the cluster",
+		"import_test.go":                             "import_test.go: the file is neither a tar archive nor an OVF descriptor",
+		"import_test.go --checksum sha256:0":         "--checksum: import_test.go has sha256:",
 		"https://u:p@example.com/a.ova":              "the URL has credentials: put them into a Secret, and name it with --secret",
 		"https://example.com/a.ova --verify Yes":     "IfPresent",
 		"https://example.com/a.ova --timeout 1m":     "--timeout needs --watch",

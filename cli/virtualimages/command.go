@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -110,12 +109,7 @@ var errNotServed = errors.New("the cluster has no VirtualImages: install the cha
 
 // explained is an error of the API server. It names the case that the kind does not exist.
 func explained(err error) error {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return err
-	}
-	unexpected := func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse }
-	if details := status.Status().Details; details == nil || details.Name == "" || slices.ContainsFunc(details.Causes, unexpected) {
+	if options.IsNotServed(err) {
 		return errNotServed
 	}
 	return err

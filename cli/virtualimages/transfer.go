@@ -4,27 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
-	"github.com/virtward/virtward/cli/options"
-	"github.com/virtward/virtward/cli/virtualimages/uploadproxy"
-	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/cli/uploadproxy"
 	"github.com/virtward/virtward/virtualimages"
-)
-
-// The kinds of CDI that an upload uses.
-var (
-	tokenRequests = schema.GroupVersionResource{Group: "upload.cdi.kubevirt.io", Version: "v1beta1", Resource: "uploadtokenrequests"}
-	configs       = schema.GroupVersionResource{Group: "cdi.kubevirt.io", Version: "v1beta1", Resource: "cdiconfigs"}
 )
 
 // transfer is one upload: the image, its file and the proxy.
@@ -36,62 +25,22 @@ type transfer struct {
 	proxy *uploadproxy.Client
 	// image is the image in the cluster; nil before it is created.
 	image *unstructured.Unstructured
-	line  *sendProgress
+	line  *uploadproxy.Progress
 }
 
 // transfer prepares an upload. It finds the proxy first, so that no image is created that cannot be uploaded.
 func (u *upload) transfer(ctx context.Context, in *connected, file *uploadproxy.File) (*transfer, error) {
-	t := &transfer{upload: u, in: in, file: file, line: newSendProgress(u.program.Streams.ErrOut, file.Size)}
-	authorities, err := u.authorities()
+	t := &transfer{upload: u, in: in, file: file, line: uploadproxy.NewProgress(u.program.Streams.ErrOut, "Uploading", file.Size)}
+	found, err := u.proxy.Find(ctx, in.client)
 	if err != nil {
-		return nil, err
+		return nil, err //nolint:wrapcheck // it says which flag helps
 	}
-	url := u.proxy
-	if url == "" || len(authorities) == 0 && !u.insecure {
-		found, err := t.config(ctx)
-		if err != nil && url == "" {
-			return nil, err
-		}
-		if url == "" {
-			url = found.url
-		}
-		if len(authorities) == 0 {
-			authorities = found.authorities
-		}
-	}
-	t.proxy, err = uploadproxy.New(uploadproxy.Options{
-		URL: url, Authorities: authorities, Insecure: u.insecure, Token: t.token, Sent: t.line.sent, Again: t.again,
-	})
+	found.Token, found.Sent, found.Again = t.token, t.line.Sent, t.again
+	t.proxy, err = uploadproxy.New(found)
 	if err == nil {
 		err = t.proxy.Reach(ctx)
 	}
 	return t, err //nolint:wrapcheck // it says which flag is wrong
-}
-
-// proxyConfig is what CDI's configuration says about the proxy.
-type proxyConfig struct {
-	url         string
-	authorities []byte
-}
-
-func (t *transfer) config(ctx context.Context) (proxyConfig, error) {
-	const remedy = "give the URL of CDI's upload proxy with --uploadproxy-url"
-	read, err := t.in.client.Resource(configs).Get(ctx, "config", metav1.GetOptions{})
-	if err != nil {
-		return proxyConfig{}, fmt.Errorf("reading the cdiconfig config: %w: %s", err, remedy)
-	}
-	field := func(path ...string) string {
-		text, _, _ := unstructured.NestedString(read.Object, path...)
-		return text
-	}
-	found := proxyConfig{url: field("spec", "uploadProxyURLOverride"), authorities: []byte(field("status", "uploadProxyCA"))}
-	if found.url == "" {
-		found.url = field("status", "uploadProxyURL")
-	}
-	if found.url == "" {
-		return found, errors.New("the cdiconfig config has no URL of the upload proxy: " + remedy)
-	}
-	return found, nil
 }
 
 // run creates the image, sends the file, and waits as the flags say.
@@ -131,7 +80,7 @@ func (t *transfer) send(ctx context.Context, waiting *unstructured.Unstructured)
 	if image.Status.Ready {
 		return "", errComplete
 	}
-	defer t.line.end()
+	defer t.line.End()
 	return t.proxy.Send(ctx, t.file) //nolint:wrapcheck // the caller wraps it
 }
 
@@ -187,20 +136,7 @@ func awaitsFile(image *v1alpha1.VirtualImage) bool {
 
 // token requests a token of CDI, with the rights of the user.
 func (t *transfer) token(ctx context.Context) (string, error) {
-	request := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": tokenRequests.GroupVersion().String(), "kind": "UploadTokenRequest",
-		"metadata": map[string]any{"name": t.name, "namespace": t.in.namespace},
-		"spec":     map[string]any{"pvcName": virtualimages.VolumeName(t.name, t.image.GetUID())},
-	}}
-	answer, err := t.in.client.Resource(tokenRequests).Namespace(t.in.namespace).Create(ctx, request, metav1.CreateOptions{FieldManager: manager})
-	if err != nil {
-		return "", fmt.Errorf("requesting a token of CDI: %w", err)
-	}
-	token, _, _ := unstructured.NestedString(answer.Object, "status", "token")
-	if token == "" {
-		return "", errors.New("CDI answers a request for a token without one")
-	}
-	return token, nil
+	return uploadproxy.Token(ctx, t.in.client, t.in.namespace, virtualimages.VolumeName(t.name, t.image.GetUID())) //nolint:wrapcheck // it says what failed
 }
 
 // errComplete ends an upload whose image has its file.
@@ -227,49 +163,6 @@ func (t *transfer) again(ctx context.Context, reason error) error {
 			return errors.New("the image is being deleted")
 		}
 	}
-	t.line.again(reason)
+	t.line.Again(reason)
 	return nil
 }
-
-// sendProgress shows how much of a file was sent: in one line of a terminal, and elsewhere in a line for each tenth.
-type sendProgress struct {
-	out  io.Writer
-	line *options.Progress
-	size int64
-	// shown is the last text, and reported the last tenth.
-	shown    string
-	reported int64
-	reasons  []string
-}
-
-func newSendProgress(w io.Writer, size int64) *sendProgress {
-	return &sendProgress{out: w, line: options.NewProgress(w), size: size}
-}
-
-func (p *sendProgress) sent(bytes int64) {
-	fraction := float64(bytes) / float64(max(1, p.size))
-	text := fmt.Sprintf("%d%% of %s", int(fraction*100), virtualimages.FormatSize(p.size))
-	if p.line.IsTerminal() {
-		if text != p.shown {
-			p.shown = text
-			p.line.Line(options.Bar(fraction) + " " + text)
-		}
-		return
-	}
-	if tenth := int64(fraction * 10); tenth > p.reported {
-		p.reported = tenth
-		fmt.Fprintf(p.out, "Uploading: %s\n", text)
-	}
-}
-
-// again writes each reason once.
-func (p *sendProgress) again(reason error) {
-	p.line.End()
-	p.reported, p.shown = 0, ""
-	if text := texts.OneLine(reason.Error()); !slices.Contains(p.reasons, text) {
-		p.reasons = append(p.reasons, text)
-		fmt.Fprintf(p.out, "Trying again: %s\n", text)
-	}
-}
-
-func (p *sendProgress) end() { p.line.End() }

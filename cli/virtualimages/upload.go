@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,7 +15,7 @@ import (
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/cli/options"
-	"github.com/virtward/virtward/cli/virtualimages/uploadproxy"
+	"github.com/virtward/virtward/cli/uploadproxy"
 	"github.com/virtward/virtward/sources"
 	"github.com/virtward/virtward/virtualimages"
 )
@@ -25,8 +24,8 @@ import (
 type upload struct {
 	create
 
-	file, proxy, authority string
-	insecure               bool
+	file  string
+	proxy uploadproxy.Flags
 }
 
 func newUpload(program options.Program) *cobra.Command {
@@ -62,9 +61,7 @@ namespace, and to get the cdiconfig config, unless you give --uploadproxy-url. C
 	flags := cmd.Flags()
 	flags.StringVar(&u.file, "file", "", "File to upload; required")
 	flags.StringVar(&u.checksum, "checksum", "", "Checksum of the file, compared before anything is created: sha256:HEX or sha512:HEX")
-	flags.StringVar(&u.proxy, "uploadproxy-url", "", "URL of CDI's upload proxy. By default that of the cdiconfig config")
-	flags.StringVar(&u.authority, "uploadproxy-ca", "", "File with certificates of authorities that sign that of the upload proxy")
-	flags.BoolVar(&u.insecure, "insecure", false, "Accept every certificate of the upload proxy, and http")
+	u.proxy.Add(flags)
 	return cmd
 }
 
@@ -178,20 +175,4 @@ func (u *upload) verify(file *uploadproxy.File) error {
 		err = fmt.Errorf("--checksum: %s has %s:%s", u.file, algorithm, sum)
 	}
 	return err
-}
-
-// authorities are the certificates of --uploadproxy-ca.
-func (u *upload) authorities() ([]byte, error) {
-	if u.authority == "" {
-		return nil, nil
-	}
-	const most = 1 << 20
-	if info, err := os.Stat(u.authority); err == nil && info.Size() > most {
-		return nil, options.Usagef("--uploadproxy-ca: %s has more than 1 MiB", u.authority)
-	}
-	data, err := os.ReadFile(u.authority)
-	if err != nil {
-		return nil, options.Usagef("--uploadproxy-ca: %w", err)
-	}
-	return data, nil
 }

@@ -143,15 +143,26 @@ func Objects(pod *corev1.Pod, plan *transfer.Plan, from *Origin, m *servers.Mate
 
 // DataVolume is that of a disk, which CDI imports from the pod with the end of a name.
 func DataVolume(of *v1beta1.VirtualMachineTemplateImport, index int, disk *v1beta1.ImportDisk, suffix string) *cdiv1beta1.DataVolume {
-	dv := &cdiv1beta1.DataVolume{ObjectMeta: Servers.Owned(of, disk.Name, owner(of))}
-	dv.Annotations = map[string]string{bindImmediately: "true", deleteCompleted: "false"}
-	dv.Spec.Source = &cdiv1beta1.DataVolumeSource{HTTP: &cdiv1beta1.DataVolumeSourceHTTP{
+	return volume(of, Servers.Owned(of, disk.Name, owner(of)), disk.Size, &cdiv1beta1.DataVolumeSource{HTTP: &cdiv1beta1.DataVolumeSourceHTTP{
 		URL:                fmt.Sprintf("https://%s:%d/disks/%d", Servers.Host(of.Namespace, suffix), servers.Port, index),
 		SecretExtraHeaders: []string{Servers.TokenName(suffix)}, CertConfigMap: Servers.Name(suffix),
-	}}
+	}})
+}
+
+// Upload is the DataVolume of a disk that a user uploads.
+func Upload(of *v1beta1.VirtualMachineTemplateImport, disk *Disk, labels map[string]string) *cdiv1beta1.DataVolume {
+	meta := metav1.ObjectMeta{Namespace: of.Namespace, Name: disk.Name, Labels: labels}
+	return volume(of, meta, disk.Size, &cdiv1beta1.DataVolumeSource{Upload: &cdiv1beta1.DataVolumeSourceUpload{}})
+}
+
+// volume is a DataVolume with the storage of an import.
+func volume(of *v1beta1.VirtualMachineTemplateImport, meta metav1.ObjectMeta, size int64, source *cdiv1beta1.DataVolumeSource) *cdiv1beta1.DataVolume {
+	dv := &cdiv1beta1.DataVolume{ObjectMeta: meta}
+	dv.Annotations = map[string]string{bindImmediately: "true", deleteCompleted: "false"}
+	dv.Spec.Source = source
 	dv.Spec.ContentType = cdiv1beta1.DataVolumeKubeVirt
 	dv.Spec.Storage = &cdiv1beta1.StorageSpec{Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceStorage: *resource.NewQuantity(VolumeSize(disk.Size), resource.BinarySI),
+		corev1.ResourceStorage: *resource.NewQuantity(VolumeSize(size), resource.BinarySI),
 	}}}
 	if s := of.Spec.Storage; s != nil {
 		if s.Class != "" {

@@ -12,13 +12,41 @@ import (
 	"time"
 )
 
-// File is a file that is uploaded, as it was when it was opened.
+// File is a file that is uploaded, or a part of it, as the file was when it was opened.
 type File struct {
 	*os.File
 
-	// Size is the number of bytes.
-	Size     int64
+	// Size is the number of bytes that are uploaded.
+	Size int64
+	// sections are uploaded one behind the other. Without them, it is the whole file.
+	sections []Section
+	// whole is the size of the file.
+	whole    int64
 	modified time.Time
+}
+
+// Section is a part of a file, in bytes.
+type Section struct{ Offset, Size int64 }
+
+// Part is what sections of the file have, one behind the other.
+func (f *File) Part(sections ...Section) *File {
+	part := &File{File: f.File, sections: sections, whole: f.whole, modified: f.modified}
+	for _, s := range sections {
+		part.Size += s.Size
+	}
+	return part
+}
+
+// content reads what is uploaded.
+func (f *File) content() io.Reader {
+	if f.sections == nil {
+		return io.NewSectionReader(f, 0, f.whole)
+	}
+	all := make([]io.Reader, len(f.sections))
+	for i, s := range f.sections {
+		all[i] = io.NewSectionReader(f, s.Offset, s.Size)
+	}
+	return io.MultiReader(all...)
 }
 
 // Open opens a file. It returns an error for a folder, a device or a pipe: an upload can begin again, and states its size.
@@ -34,10 +62,10 @@ func Open(name string) (*File, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &File{File: file, Size: info.Size(), modified: info.ModTime()}, nil
+	return &File{File: file, Size: info.Size(), whole: info.Size(), modified: info.ModTime()}, nil
 }
 
-// Ends returns the first and the last bytes.
+// Ends returns the first and the last bytes of a whole file.
 func (f *File) Ends(first, last int64) (head, tail []byte, err error) {
 	head, tail = make([]byte, min(first, f.Size)), make([]byte, min(last, f.Size))
 	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -49,9 +77,9 @@ func (f *File) Ends(first, last int64) (head, tail []byte, err error) {
 	return head, tail, nil
 }
 
-// Sum is the checksum of the file, in hex. The hash is empty.
+// Sum is the checksum of what is uploaded, in hex. The hash is empty.
 func (f *File) Sum(with hash.Hash) (string, error) {
-	if _, err := io.Copy(with, io.NewSectionReader(f, 0, f.Size)); err != nil {
+	if _, err := io.Copy(with, f.content()); err != nil {
 		return "", fmt.Errorf("reading %s: %w", f.Name(), err)
 	}
 	return hex.EncodeToString(with.Sum(nil)), nil
@@ -63,7 +91,7 @@ func (f *File) unchanged() error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", f.Name(), err)
 	}
-	if info.Size() != f.Size || !info.ModTime().Equal(f.modified) {
+	if info.Size() != f.whole || !info.ModTime().Equal(f.modified) {
 		return fmt.Errorf("%s changed while it was uploaded", f.Name())
 	}
 	return nil
@@ -73,7 +101,7 @@ func (f *File) unchanged() error {
 // image of two versions.
 type body struct {
 	file *File
-	from *io.SectionReader
+	from io.Reader
 	sum  hash.Hash
 	sent func(bytes int64)
 	// ended is why the request ends before the file; nil while it does not. A request that ended sends no more.
@@ -88,7 +116,7 @@ type body struct {
 
 func newBody(file *File, stall time.Duration, ended func() error, stalled func(), sent func(int64)) *body {
 	return &body{
-		file: file, from: io.NewSectionReader(file, 0, file.Size), sum: sha256.New(), sent: sent, ended: ended,
+		file: file, from: file.content(), sum: sha256.New(), sent: sent, ended: ended,
 		stall: stall, stalled: time.AfterFunc(stall, stalled),
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/virtward/virtward/cli/virtualimages/uploadproxy"
+	"github.com/virtward/virtward/cli/uploadproxy"
 	"github.com/virtward/virtward/test/simulators/uploads"
 )
 
@@ -267,5 +267,37 @@ func TestOpen(t *testing.T) {
 	must(t, err)
 	if !bytes.Equal(head, []byte("\x00disk\x00disk")) || int64(len(tail)) != file.Size || hex.EncodeToString(tail[:1]) != "00" {
 		t.Errorf("%q, %d", head, len(tail))
+	}
+}
+
+// TestPart: sections of a file are sent one behind the other, again after a break, and not at all once the file has changed.
+func TestPart(t *testing.T) {
+	t.Parallel()
+	whole, _ := opened(t)
+	content, err := os.ReadFile(whole.Name())
+	must(t, err)
+	part := whole.Part(uploadproxy.Section{Offset: 1 << 20, Size: 1<<20 + 7}, uploadproxy.Section{Offset: 512, Size: 300_000})
+	sum := sha256.Sum256(append(bytes.Clone(content[1<<20:2<<20+7]), content[512:512+300_000]...))
+	want := "sha256:" + hex.EncodeToString(sum[:])
+	proxy, options := proxied(t)
+	var posts atomic.Int64
+	proxy.Follow(func(_ int, r *http.Request) uploads.Fault {
+		if r.Method == http.MethodPost && posts.Add(1) == 1 {
+			return uploads.Fault{Drop: 1 << 20}
+		}
+		return uploads.Fault{}
+	})
+	c, err := uploadproxy.New(*options)
+	must(t, err)
+	got, err := c.Send(t.Context(), part)
+	if received := proxy.Received(volume); err != nil || got != want || received == nil || received.Checksum != want || received.Bytes != part.Size || posts.Load() != 2 {
+		t.Errorf("%s, %v; received %+v in %d requests, want %s", got, err, received, posts.Load(), want)
+	}
+	must(t, os.Truncate(whole.Name(), 3<<20))
+	proxy, options = proxied(t)
+	c, err = uploadproxy.New(*options)
+	must(t, err)
+	if _, err := c.Send(t.Context(), part); err == nil || !strings.Contains(err.Error(), "changed while it was uploaded") || proxy.Received(volume) != nil {
+		t.Errorf("a file that changed: %v, %+v", err, proxy.Received(volume))
 	}
 }
