@@ -31,9 +31,11 @@ const (
 
 // Module is a module that was compiled. It is immutable, and safe for concurrent use.
 type Module struct {
-	name      string
-	compiler  *ast.Compiler
-	query     ast.Body
+	name     string
+	compiler *ast.Compiler
+	query    ast.Body
+	// indexes are those of the sets that the query asks for.
+	indexes   []ast.RuleIndex
 	documents documentSet
 	// references are the fields of references that it reads; nil with allReferences.
 	references    []string
@@ -117,6 +119,7 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 		account(m)
 	}
 	release(compiler, parsed)
+	query := queryFor(parsed)
 	references, allReferences := fieldsRead(parsed, "references")
 	written := sync.OnceValue(func() *ast.Module {
 		parsed, _ := parse(name, text) // it had no error before
@@ -124,7 +127,7 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 	})
 	return &Module{
 		references: references, allReferences: allReferences,
-		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), query: queryFor(parsed),
+		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), query: query, indexes: indexesOf(query, compiler),
 		plain: sync.OnceValue(func() *ast.Compiler {
 			again := compile(name, written().Copy(), nil)
 			for _, m := range again.Modules {

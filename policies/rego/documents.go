@@ -95,6 +95,33 @@ var documentNames = sync.OnceValue(func() []string {
 	return names
 })
 
+// fieldNames are the names of the fields that documents have by their types, each with its term.
+var fieldNames = sync.OnceValue(func() map[string]*ast.Term {
+	found := map[string]*ast.Term{}
+	seen := map[reflect.Type]bool{}
+	var add func(reflect.Type)
+	add = func(t reflect.Type) {
+		for t != nil && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map}, t.Kind()) {
+			t = t.Elem()
+		}
+		if t == nil || t.Kind() != reflect.Struct || seen[t] {
+			return
+		}
+		seen[t] = true
+		fields := fieldpath.FieldsOf(t)
+		for i := range fields {
+			if found[fields[i].Name] == nil {
+				found[fields[i].Name] = ast.InternedTerm(fields[i].Name)
+			}
+			add(fields[i].Type)
+		}
+	}
+	for _, t := range Documents() {
+		add(t)
+	}
+	return found
+})
+
 // documentSet has one bit for each document that a module reads.
 type documentSet uint32
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/metrics"
@@ -100,10 +101,13 @@ func (m *Module) run(in *ast.Term, budget *budget, observer observer) (violation
 	compiler := m.compiler
 	if observer != nil {
 		compiler = m.plain()
+	} else if none, err := m.holdsNone(in, budget); none || err != nil {
+		return nil, err
 	}
+	kept := newResults()
 	query := topdown.NewQuery(m.query).
 		WithCompiler(compiler).WithStore(noData{}).WithInput(in).WithCancel(budget).WithBuiltins(guardedBuiltins()).
-		WithStrictBuiltinErrors(true).WithMetrics(metrics.NoOp())
+		WithStrictBuiltinErrors(true).WithMetrics(metrics.NoOp()).WithVirtualCache(kept).WithBaseCache(noBase{}).WithTime(noTime)
 	if observer != nil {
 		observer.observe(query)
 	}
@@ -112,6 +116,7 @@ func (m *Module) run(in *ast.Term, budget *budget, observer observer) (violation
 		found, err = m.violations(result, budget.limits.Violations)
 		return err
 	})
+	kept.release() // not after a panic, which leaves it in any state
 	if budget.gone {
 		return nil, GoneError{}
 	}
@@ -140,6 +145,9 @@ func (m *Module) explain(err error) error {
 
 // withoutPrefix gives the guarded functions the names by which they were called.
 func withoutPrefix(s string) string { return strings.ReplaceAll(s, guardPrefix, "") }
+
+// noTime is what the clock shows, which no function of a module reads.
+var noTime = time.Unix(0, 0)
 
 func (m *Module) violations(result topdown.QueryResult, most int) ([]diagnostics.Violation, error) {
 	var violations []diagnostics.Violation

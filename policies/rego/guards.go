@@ -478,31 +478,74 @@ const perValue = 8
 func weight(terms ...*ast.Term) int {
 	total := 0
 	for _, term := range terms {
-		addWeight(term, &total)
+		if total > maxWeight {
+			break
+		}
+		if scalar, ok := scalarWeight(term.Value); ok {
+			total += scalar
+			continue
+		}
+		total = collectionWeight(term, total)
 	}
 	return total
 }
 
-func addWeight(term *ast.Term, total *int) {
-	if *total > maxWeight {
+// scalarWeight is the weight of a value without elements.
+func scalarWeight(value ast.Value) (weight int, ok bool) {
+	switch v := value.(type) {
+	case ast.String:
+		return perValue + len(v), true
+	case ast.Number:
+		return perValue + len(v), true
+	case ast.Boolean, ast.Null:
+		return perValue, true
+	}
+	return 0, false
+}
+
+// weigher adds weights up. Its functions are made once, because the evaluator weighs at each call of a function.
+type weigher struct {
+	total   int
+	element func(*ast.Term) bool
+	member  func(key, value *ast.Term) bool
+}
+
+var weighers = sync.Pool{New: func() any {
+	w := &weigher{}
+	w.element = func(element *ast.Term) bool { w.add(element); return w.total > maxWeight }
+	w.member = func(key, value *ast.Term) bool {
+		w.add(key)
+		w.add(value)
+		return w.total > maxWeight
+	}
+	return w
+}}
+
+// collectionWeight adds the weight of a list, a set or an object.
+func collectionWeight(term *ast.Term, total int) int {
+	w, _ := weighers.Get().(*weigher)
+	defer weighers.Put(w)
+	w.total = total
+	w.add(term)
+	return w.total
+}
+
+func (w *weigher) add(term *ast.Term) {
+	if w.total > maxWeight {
 		return
 	}
-	*total += perValue
+	if scalar, ok := scalarWeight(term.Value); ok {
+		w.total += scalar
+		return
+	}
+	w.total += perValue
 	switch v := term.Value.(type) {
-	case ast.String:
-		*total += len(v)
-	case ast.Number:
-		*total += len(v)
 	case *ast.Array:
-		v.Until(func(element *ast.Term) bool { addWeight(element, total); return *total > maxWeight })
+		v.Until(w.element)
 	case ast.Set:
-		v.Until(func(element *ast.Term) bool { addWeight(element, total); return *total > maxWeight })
+		v.Until(w.element)
 	case ast.Object:
-		v.Until(func(key, value *ast.Term) bool {
-			addWeight(key, total)
-			addWeight(value, total)
-			return *total > maxWeight
-		})
+		v.Until(w.member)
 	}
 }
 
@@ -554,8 +597,7 @@ func within(name string, check guard) topdown.BuiltinFunc {
 			return topdown.Halt{Err: &topdown.Error{Code: topdown.BuiltinErr, Message: name + ": " + message, Location: bctx.Location}}
 		}
 		b, counted := bctx.Cancel.(*budget)
-		for next := func() (charge, error) { return check(operands) }; next != nil; {
-			cost, err := next()
+		for cost, err := check(operands); ; cost, err = cost.then() {
 			if known, ok := err.(answer); ok { //nolint:errorlint // never wrapped
 				return yield(known.term)
 			}
@@ -565,7 +607,9 @@ func within(name string, check guard) topdown.BuiltinFunc {
 			if counted && !b.charge(cost) {
 				return halt(b.exceeded)
 			}
-			next = cost.then
+			if cost.then == nil {
+				break
+			}
 		}
 		return call(bctx, operands, func(result *ast.Term) error {
 			if s, ok := result.Value.(ast.String); ok && counted && len(s) > hashedPerStep {

@@ -27,6 +27,26 @@ func valueOf(data []byte) (ast.Value, error) {
 type reader struct {
 	text string
 	at   int
+	// terms are those that are not used yet. They are made together, because a document is kept as a whole.
+	terms []ast.Term
+	// members and names are those of the objects that are being read, outer ones first.
+	members [][2]*ast.Term
+	names   []string
+	// elements are those of the lists that are being read.
+	elements []*ast.Term
+}
+
+// termsAtOnce are made together, if a text is long enough for so many.
+const termsAtOnce = 64
+
+func (r *reader) term(v ast.Value) *ast.Term {
+	if len(r.terms) == 0 {
+		r.terms = make([]ast.Term, min(termsAtOnce, 1+(len(r.text)-r.at)/2))
+	}
+	made := &r.terms[0]
+	r.terms = r.terms[1:]
+	made.Value = v
+	return made
 }
 
 // value reads a value; nil for another text.
@@ -103,7 +123,7 @@ func (r *reader) string() (text string, ok bool) {
 
 func (r *reader) array() ast.Value {
 	r.at++
-	var elements []*ast.Term
+	from := len(r.elements)
 	for first := true; !r.next("]"); first = false {
 		if !first && !r.next(",") {
 			return nil
@@ -112,9 +132,11 @@ func (r *reader) array() ast.Value {
 		if v == nil {
 			return nil
 		}
-		elements = append(elements, ast.NewTerm(v))
+		r.elements = append(r.elements, r.term(v))
 	}
-	return ast.NewArray(elements...)
+	made := ast.NewArray(slices.Clone(r.elements[from:])...)
+	r.elements = r.elements[:from]
+	return made
 }
 
 // fewMembers are so few that a name is looked for among all others.
@@ -122,8 +144,7 @@ const fewMembers = 32
 
 func (r *reader) object() ast.Value {
 	r.at++
-	var members [][2]*ast.Term
-	var names []string
+	from := len(r.members)
 	for first := true; !r.next("}"); first = false {
 		if !first && !r.next(",") {
 			return nil
@@ -136,8 +157,22 @@ func (r *reader) object() ast.Value {
 		if v == nil {
 			return nil
 		}
-		members, names = append(members, [2]*ast.Term{ast.InternedTerm(name), ast.NewTerm(v)}), append(names, name)
+		r.members, r.names = append(r.members, [2]*ast.Term{r.name(name), r.term(v)}), append(r.names, name)
 	}
+	made := objectOf(r.members[from:], r.names[from:])
+	r.members, r.names = r.members[:from], r.names[:from]
+	return made
+}
+
+// name returns the term of a name, which fields of documents share.
+func (r *reader) name(name string) *ast.Term {
+	if known := fieldNames()[name]; known != nil {
+		return known
+	}
+	return ast.InternedTerm(name)
+}
+
+func objectOf(members [][2]*ast.Term, names []string) ast.Value {
 	if distinct(names) {
 		return ast.NewObject(members...)
 	}
