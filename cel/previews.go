@@ -19,8 +19,9 @@ type Previews struct {
 	Size   PreviewSize
 	Pod    func() (*corev1.Pod, error)
 	Domain func() (*domain.Domain, error)
-	// Targets computes the number of nodes that could receive the virtual machine by live migration.
-	Targets func() (int, error)
+	// Targets computes the number of nodes that could receive the virtual machine by live migration, from the objects that it points at:
+	// see TargetReferences.
+	Targets func(*References) (int, error)
 
 	pod, domain, targets *Preview
 }
@@ -83,19 +84,23 @@ func PreviewNames() []string { return []string{varDomain, varTargets, varPod} }
 // Preview returns the value of a variable of PreviewNames.
 func (d *Documents) Preview(name string) Preview {
 	if d.Previews == nil {
-		return (&Previews{}).of(name)
+		return (&Previews{}).of(name, d.References)
 	}
-	return d.Previews.of(name)
+	return d.Previews.of(name, d.References)
 }
 
 // errNoPreview is the error of a preview without a function.
 var errNoPreview = errors.New("the virtual machine is not known")
 
-func (p *Previews) of(name string) Preview {
+func (p *Previews) of(name string, references *References) Preview {
 	switch name {
 	case varTargets:
+		var targets func() (int, error)
+		if p.Targets != nil {
+			targets = func() (int, error) { return p.Targets(references) }
+		}
 		units := targetUnits + podUnits + podDeviceUnits*p.Size.PodDevices + conditionUnits*p.Size.Conditions
-		return once(&p.targets, name, units, PodBytes(p.Size.PodDevices), p.Targets, func(n int) any { return int64(n) })
+		return once(&p.targets, name, units, PodBytes(p.Size.PodDevices), targets, func(n int) any { return int64(n) })
 	case varPod:
 		return once(&p.pod, name, podUnits+podDeviceUnits*p.Size.PodDevices, PodBytes(p.Size.PodDevices), p.Pod, func(pod *corev1.Pod) any {
 			return &LauncherPod{"v1", "Pod", &pod.ObjectMeta, &pod.Spec}

@@ -87,9 +87,51 @@ type StorageClassReference struct {
 var (
 	// ErrUnknownReference means that objects which the virtual machine points at are not known.
 	ErrUnknownReference = errors.New("unknown")
+	// ErrReferencesNotRead means in addition that no policy needs the list, or may read it.
+	ErrReferencesNotRead = fmt.Errorf("%w: no policy reads them", ErrUnknownReference)
 	// ErrReferenceNotGiven means in addition that no cluster is read, and that the objects are not in the files.
 	ErrReferenceNotGiven = fmt.Errorf("%w: not in the files", ErrUnknownReference)
 )
+
+// TargetReferences returns the names of the lists that migrationTargets is computed from, sorted: both have the access modes of claims.
+func TargetReferences() []string { return []string{"dataVolumes", "persistentVolumeClaims"} }
+
+// AccessModes returns the access modes of a claim in the namespace of the virtual machine, which a volume of it uses: those of the
+// claim, and if it does not exist yet, those that its DataVolume states. The error says why they are not known.
+func (r *References) AccessModes(claim string) ([]string, error) {
+	err := r.unknown("persistentVolumeClaims")
+	if err == nil {
+		if modes := modesOf(r.PersistentVolumeClaims, claim); modes != nil {
+			return modes, nil
+		}
+	}
+	later := r.unknown("dataVolumes")
+	if later == nil {
+		if modes := modesOf(r.DataVolumes, claim); len(modes) > 0 {
+			return modes, nil
+		}
+	}
+	for _, why := range []error{err, later} {
+		switch {
+		case why == nil:
+		case r == nil || errors.Is(why, ErrReferencesNotRead):
+			return nil, fmt.Errorf("%w: policies may not read it: add persistentvolumeclaims and datavolumes to the chart's value policies.references", ErrUnknownReference)
+		default:
+			return nil, why
+		}
+	}
+	return nil, fmt.Errorf("%w: the claim does not exist yet, and no DataVolume states them", ErrUnknownReference)
+}
+
+// modesOf are the access modes of the volume with a name; nil if it is not found.
+func modesOf(volumes []VolumeReference, name string) []string {
+	for i := range volumes {
+		if v := &volumes[i]; v.Name == name && v.Found {
+			return v.AccessModes
+		}
+	}
+	return nil
+}
 
 // ReferenceKinds returns the names of the lists, sorted. The list is shared: do not change it.
 func ReferenceKinds() []string { return referenceKinds() }

@@ -3,11 +3,11 @@ package effective
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/launcher"
 	"github.com/virtward/virtward/migrations"
 	"github.com/virtward/virtward/placement"
@@ -24,21 +24,20 @@ func (p *Pipeline) capacity(in *Input, v *Verdict) *validators.Capacity {
 	if in.Nodes == nil && in.Quotas == nil || in.OldVMI != nil || v.Spec == nil || len(v.Conflicts) > 0 {
 		return nil
 	}
-	subject := sync.OnceValue(func() *placement.Subject { return p.placementSubject(in, v) })
 	c := &validators.Capacity{}
 	if in.Nodes != nil {
 		c.NoNode = func() (string, bool) {
-			s := subject()
+			s := p.placementSubject(in, v)
 			if s == nil || s.Conditions() > maxConditions {
 				return "", false
 			}
-			placed := in.Nodes.Place(s)
+			placed := v.placed.on(in.Nodes)
 			return placed.NeverField(), placed.Never()
 		}
 	}
 	if in.Quotas != nil {
 		c.OverQuota = func() []validators.Excess {
-			s := subject()
+			s := p.placementSubject(in, v)
 			if s == nil {
 				return nil
 			}
@@ -48,9 +47,41 @@ func (p *Pipeline) capacity(in *Input, v *Verdict) *validators.Capacity {
 	return c
 }
 
+// placed is the pod of a virtual machine, and where it can run. Both are computed once for the rules and the policies of a request.
+type placed struct {
+	rendered bool
+	// subject is nil if the pod cannot be rendered.
+	subject   *placement.Subject
+	snapshot  *placement.Snapshot
+	placement *placement.Placement
+}
+
+// on compares the pod with nodes.
+func (p *placed) on(snapshot *placement.Snapshot) *placement.Placement {
+	if p.snapshot != snapshot {
+		p.snapshot, p.placement = snapshot, snapshot.Place(p.subject)
+	}
+	return p.placement
+}
+
+// moves is the number of nodes that could take the pod from another one.
+func (p *placed) moves(snapshot *placement.Snapshot, ofHost bool) (n int, known bool) {
+	if p.snapshot == snapshot {
+		return p.placement.MoveTargets(ofHost)
+	}
+	return snapshot.Moves(p.subject, ofHost)
+}
+
 // placementSubject is the pod of a virtual machine; nil if it cannot be rendered.
 func (p *Pipeline) placementSubject(in *Input, v *Verdict) *placement.Subject {
-	vmi := running(*in, v)
+	if !v.placed.rendered {
+		v.placed = placed{rendered: true, subject: p.renderSubject(in, v)}
+	}
+	return v.placed.subject
+}
+
+func (p *Pipeline) renderSubject(in *Input, v *Verdict) *placement.Subject {
+	vmi := started(in, v)
 	renderer, err := p.hypervisors.Launcher(in.Facts.Hypervisor.Name, vmi.Spec.Architecture)
 	if err != nil {
 		return nil
@@ -60,14 +91,13 @@ func (p *Pipeline) placementSubject(in *Input, v *Verdict) *placement.Subject {
 		known.Quotas = placement.QuotaResources(in.Quotas)
 	}
 	changes := ofInstance(*in, v.Changes)
-	started := launcher.Started(unstarted(vmi), in.Facts)
-	rendered, err := launcher.Render(&launcher.Input{VMI: started, Facts: in.Facts, Renderer: renderer, Changes: changes, Cluster: known})
+	rendered, err := launcher.Render(&launcher.Input{VMI: vmi, Facts: in.Facts, Renderer: renderer, Changes: changes, Cluster: known})
 	if err != nil {
 		return nil
 	}
 	pod := *rendered.Pod
 	pod.Namespace = vmi.Namespace
-	return &placement.Subject{Pod: &pod, Launcher: rendered, VMI: started, Changes: changes}
+	return &placement.Subject{Pod: &pod, Launcher: rendered, VMI: vmi, Changes: changes}
 }
 
 // starts reports whether the request makes a pod that did not exist before. The pod of a virtual machine that is updated may be
@@ -122,17 +152,65 @@ var (
 	errNoPod          = errors.New("KubeVirt cannot make the pod of the virtual machine")
 )
 
-// migrationTargets is the number of nodes that could receive a virtual machine by live migration, for policies.
-func (p *Pipeline) migrationTargets(in *Input, v *Verdict) (int, error) {
+// migrationTargets is the number of nodes that could receive a virtual machine by live migration, for policies. The references have the
+// access modes of its claims.
+func (p *Pipeline) migrationTargets(in *Input, v *Verdict, references *cel.References) (int, error) {
 	if in.PolicyNodes == nil {
 		return 0, errNoNodes
 	}
+	m := &migrations.Machine{VMI: started(in, v), Claims: claimsOf(references)}
+	return migrations.Targets(m, in.Facts, func(ofHost bool) (n int, known bool, err error) {
+		if err := p.comparable(in, v); err != nil {
+			return 0, false, err
+		}
+		n, known = v.placed.on(in.PolicyNodes).MoveTargets(ofHost)
+		return n, known, nil
+	})
+}
+
+// comparable renders the pod of a virtual machine. The error says why it is not compared with nodes.
+func (p *Pipeline) comparable(in *Input, v *Verdict) error {
 	s := p.placementSubject(in, v)
 	switch {
 	case s == nil:
-		return 0, errNoPod
+		return errNoPod
 	case s.Conditions() > maxConditions:
-		return 0, errManyConditions
+		return errManyConditions
 	}
-	return migrations.Targets(s.VMI, in.PolicyNodes.Place(s), in.Facts)
+	return nil
+}
+
+// targetsOfRunning is how many nodes could receive an instance that runs. Its status has the access modes of its claims, and what KubeVirt
+// says of its migration. It takes its time from that of the policies that do not deny.
+func (p *Pipeline) targetsOfRunning(in *Input, v *Verdict) migrations.Level {
+	if in.Hurry != nil && in.Hurry() {
+		return migrations.UnknownTargets
+	}
+	if in.Evaluating != nil {
+		defer in.Evaluating(0)()
+	}
+	return migrations.LevelOf(migrations.Targets(&migrations.Machine{VMI: in.VMI}, in.Facts, func(ofHost bool) (n int, known bool, err error) {
+		if err := p.comparable(in, v); err != nil {
+			return 0, false, err
+		}
+		n, known = v.placed.moves(in.TargetNodes, ofHost)
+		return n, known, nil
+	}))
+}
+
+// started is the instance as its first pod is made for it.
+func started(in *Input, v *Verdict) *v1.VirtualMachineInstance {
+	return launcher.Started(unstarted(running(*in, v)), in.Facts)
+}
+
+// claimsOf has the access modes of the claims that were gathered.
+func claimsOf(references *cel.References) migrations.Claims {
+	return func(name string) ([]corev1.PersistentVolumeAccessMode, error) {
+		known, err := references.AccessModes(name)
+		modes := make([]corev1.PersistentVolumeAccessMode, len(known))
+		for i, mode := range known {
+			modes[i] = corev1.PersistentVolumeAccessMode(mode)
+		}
+		return modes, err
+	}
 }

@@ -2,6 +2,9 @@ package effective_test
 
 import (
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,8 +15,10 @@ import (
 
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/migrations"
 	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/cputime"
 	"github.com/virtward/virtward/test/isolated"
@@ -206,6 +211,278 @@ func TestMigrationTargets(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBlockedTargets: what kubectl virtward migratable calls a blocker of a running instance makes migrationTargets 0 of one that has not
+// started, and nothing else does.
+func TestBlockedTargets(t *testing.T) {
+	var nodes []*corev1.Node
+	for _, name := range []string{"a", "b", "c"} {
+		node := &corev1.Node{}
+		if err := yaml.UnmarshalStrict([]byte(capableNode), node); err != nil {
+			t.Fatal(err)
+		}
+		node.Name = name
+		node.Labels[v1.CPUModelLabel+"Haswell"] = "true"
+		nodes = append(nodes, node)
+	}
+	snapshot, err := placement.NewSnapshot(&placement.Cluster{Nodes: nodes, Unknown: placement.Nothing()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rwo, rwx = "ReadWriteOnce", "ReadWriteMany"
+	disk := func(claim string) func(*v1.VirtualMachineInstance) {
+		return func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: claim, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}})
+		}
+	}
+	files := func(shared bool) func(*v1.VirtualMachineInstance) {
+		return func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "h", VolumeSource: v1.VolumeSource{HostDisk: &v1.HostDisk{Path: "/d/x.img", Type: v1.HostDiskExists, Shared: &shared}}})
+		}
+	}
+	covered := map[string]bool{}
+	for name, c := range map[string]struct {
+		change func(*v1.VirtualMachineInstance)
+		claims map[string]string
+		// reason blocks the migration; empty if nothing does.
+		reason string
+	}{
+		"nothing":         {change: func(*v1.VirtualMachineInstance) {}},
+		"a claim":         {change: disk("c"), claims: map[string]string{"c": rwo}, reason: v1.VirtualMachineInstanceReasonDisksNotMigratable},
+		"a shared claim":  {change: disk("c"), claims: map[string]string{"c": rwx}},
+		"the second disk": {change: func(vmi *v1.VirtualMachineInstance) { disk("c")(vmi); disk("d")(vmi) }, claims: map[string]string{"c": rwx, "d": rwo}, reason: v1.VirtualMachineInstanceReasonDisksNotMigratable},
+		"a DataVolume": {change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Volumes = []v1.Volume{{Name: "d", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "root"}}}}
+		}, claims: map[string]string{"root": rwo}, reason: v1.VirtualMachineInstanceReasonDisksNotMigratable},
+		"a memory dump": {change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Volumes = []v1.Volume{{Name: "d", VolumeSource: v1.VolumeSource{MemoryDump: &v1.MemoryDumpVolumeSource{PersistentVolumeClaimVolumeSource: v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "dump"}}}}}}
+		}, claims: map[string]string{"dump": rwo}},
+		"a file of the node": {change: files(false), reason: v1.VirtualMachineInstanceReasonDisksNotMigratable},
+		"a shared file":      {change: files(true)},
+		"a bridge": {change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultBridgeNetworkInterface()}
+		}, reason: v1.VirtualMachineInstanceReasonInterfaceNotMigratable},
+		"a GPU": {change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.GPUs = []v1.GPU{{Name: "g", DeviceName: "example.com/gpu"}}
+		}, reason: v1.VirtualMachineInstanceReasonHostDeviceNotMigratable},
+		"encryption": {change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.LaunchSecurity = &v1.LaunchSecurity{SEV: &v1.SEV{}}
+		}, reason: v1.VirtualMachineInstanceReasonSEVNotMigratable},
+		"a reservation": {change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "d", DiskDevice: v1.DiskDevice{LUN: &v1.LunTarget{Reservation: true}}}}
+		}, reason: v1.VirtualMachineInstanceReasonPRNotMigratable},
+		"Hyper-V of the node": {change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Features = &v1.Features{HypervPassthrough: &v1.HyperVPassthrough{}}
+		}, reason: v1.VirtualMachineInstanceReasonHypervPassthroughNotMigratable},
+		"the CPU of the node": {change: func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.CPU.Model = v1.CPUModeHostPassthrough }, reason: v1.VirtualMachineInstanceReasonCPUModeNotMigratable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			covered[c.reason] = true
+			vmi := build.VMI("db").Memory("1Gi").Obj()
+			vmi.Spec.Domain.CPU = &v1.CPU{Model: "Haswell"}
+			vmi.Spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+			vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
+			c.change(vmi)
+			facts := platform.Defaults(platform.Settings{})
+
+			running, gathered := vmi.DeepCopy(), cel.NewReferences()
+			running.Status.NodeName = "a"
+			for i := range running.Spec.Volumes {
+				claim := running.Spec.Volumes[i].Name
+				if v := running.Spec.Volumes[i].DataVolume; v != nil {
+					claim = v.Name
+				}
+				if mode := c.claims[claim]; mode != "" {
+					info := &v1.PersistentVolumeClaimInfo{ClaimName: claim, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.PersistentVolumeAccessMode(mode)}}
+					running.Status.VolumeStatus = append(running.Status.VolumeStatus, v1.VolumeStatus{Name: running.Spec.Volumes[i].Name, PersistentVolumeClaimInfo: info})
+				}
+			}
+			for claim, mode := range c.claims {
+				gathered.PersistentVolumeClaims = append(gathered.PersistentVolumeClaims, cel.VolumeReference{Reference: cel.Reference{Name: claim, Found: true}, AccessModes: []string{mode}})
+			}
+			pod := &corev1.Pod{}
+			pod.Name, pod.Spec.NodeName = "virt-launcher-db", "a"
+			result := migrations.Check(&migrations.Machine{VMI: running, Pod: pod}, snapshot, facts)
+			if blocked := len(result.Blockers) > 0; blocked != (c.reason != "") || blocked && result.Blockers[0].Reason != c.reason || result.TargetCount != 2 {
+				t.Errorf("migratable: %+v", result)
+			}
+
+			in := effective.Input{VMI: vmi, Facts: facts, PolicyNodes: snapshot, Gathered: gathered}
+			in.Policies = active(t, `{enforcement: Deny, validations: [{expression: "migrationTargets < 0", message: no, messageExpression: "string(migrationTargets) + ' targets'"}]}`)
+			want := "2 targets"
+			if c.reason != "" {
+				want = "0 targets"
+			}
+			if got := policyMessages(evaluate(t, in)); !slices.Equal(got, []string{want}) {
+				t.Errorf("the variable: %q, want %q", got, want)
+			}
+		})
+	}
+	page, err := os.ReadFile("../docs/drains.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := regexp.MustCompile("`([A-Za-z]+NotLiveMigratable)`").FindAllStringSubmatch(string(page), -1)
+	if len(reasons) < 6 {
+		t.Errorf("the page lists only %v", reasons)
+	}
+	for _, reason := range reasons {
+		if !covered[reason[1]] {
+			t.Errorf("no case has the reason %s", reason[1])
+		}
+	}
+}
+
+// policyMessages are the messages of policies.
+func policyMessages(verdict *effective.Verdict) []string {
+	var texts []string
+	for _, f := range verdict.Findings {
+		if strings.HasPrefix(f.Rule, policies.RulePrefix) {
+			texts = append(texts, f.Error.Detail)
+		}
+	}
+	return texts
+}
+
+// TestUnknownTargets: a number that depends on what is not known is an error, and one that does not is the number.
+func TestUnknownTargets(t *testing.T) {
+	volume := func(name string, found bool, modes ...string) cel.VolumeReference {
+		return cel.VolumeReference{Reference: cel.Reference{Name: name, Found: found}, AccessModes: modes}
+	}
+	absent := volume("root", false)
+	notGiven := cel.NewReferences()
+	notGiven.Unknown["persistentVolumeClaims"] = fmt.Errorf("%w: spec.volumes[0].dataVolume.name", cel.ErrReferenceNotGiven)
+	var nodes []*corev1.Node
+	for _, name := range []string{"a", "b"} {
+		node := &corev1.Node{}
+		if err := yaml.UnmarshalStrict([]byte(capableNode), node); err != nil {
+			t.Fatal(err)
+		}
+		node.Name = name
+		nodes = append(nodes, node)
+	}
+	for name, c := range map[string]struct {
+		references *cel.References
+		nodes      int
+		change     func(*v1.VirtualMachineInstance)
+		want       string
+	}{
+		"nothing is read":               {nodes: 2, want: "migrationTargets cannot be previewed: the access modes of the claim root are not known: unknown: policies may not read it: add persistentvolumeclaims and datavolumes to the chart's value policies.references"},
+		"nothing is read, nor matters":  {nodes: 1, want: "0 targets"},
+		"not given":                     {references: notGiven, nodes: 2, want: "unknown: not in the files: spec.volumes[0].dataVolume.name"},
+		"not made yet":                  {references: &cel.References{PersistentVolumeClaims: []cel.VolumeReference{absent}, DataVolumes: []cel.VolumeReference{volume("root", true)}}, nodes: 2, want: "the claim does not exist yet, and no DataVolume states them"},
+		"not made yet, stated shared":   {references: &cel.References{PersistentVolumeClaims: []cel.VolumeReference{absent}, DataVolumes: []cel.VolumeReference{volume("root", true, "ReadWriteMany")}}, nodes: 2, want: "1 targets"},
+		"not made yet, stated unshared": {references: &cel.References{PersistentVolumeClaims: []cel.VolumeReference{absent}, DataVolumes: []cel.VolumeReference{volume("root", true, "ReadWriteOnce")}}, nodes: 2, want: "0 targets"},
+		"the claim is another":          {references: &cel.References{PersistentVolumeClaims: []cel.VolumeReference{volume("root", true, "ReadWriteOnce")}, DataVolumes: []cel.VolumeReference{volume("root", true, "ReadWriteMany")}}, nodes: 2, want: "0 targets"},
+		"devices": {references: &cel.References{PersistentVolumeClaims: []cel.VolumeReference{volume("root", true, "ReadWriteMany")}}, nodes: 2, change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.ResourceClaims = []v1.VirtualMachineInstanceResourceClaim{{Name: "nic"}}
+		}, want: "which nodes can allocate the ResourceClaim nic of spec.resourceClaims is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snapshot, err := placement.NewSnapshot(&placement.Cluster{Nodes: nodes[:c.nodes], Unknown: placement.Nothing()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			vmi := build.VMI("db").Memory("1Gi").Obj()
+			vmi.Spec.Domain.CPU = &v1.CPU{Model: v1.CPUModeHostModel}
+			vmi.Spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+			vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
+			vmi.Spec.Volumes = []v1.Volume{{Name: "d", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "root"}}}}
+			if c.change != nil {
+				c.change(vmi)
+			}
+			in := effective.Input{VMI: vmi, Facts: platform.Defaults(platform.Settings{}), PolicyNodes: snapshot, Gathered: c.references}
+			in.Policies = active(t, `{enforcement: Deny, validations: [{expression: "migrationTargets < 0", message: no, messageExpression: "string(migrationTargets) + ' targets'"}]}`)
+			if got := strings.Join(policyMessages(evaluate(t, in)), "\n"); !strings.Contains(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestTargetsOfRunning: what is counted of an instance that runs takes its time from the policies that do not deny, and is unknown without.
+func TestTargetsOfRunning(t *testing.T) {
+	node := &corev1.Node{}
+	if err := yaml.UnmarshalStrict([]byte(capableNode), node); err != nil {
+		t.Fatal(err)
+	}
+	other := node.DeepCopy()
+	other.Name = "other"
+	snapshot, err := placement.NewSnapshot(&placement.Cluster{Nodes: []*corev1.Node{node, other}, Unknown: placement.Nothing()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vmi := build.VMI("db").Memory("1Gi").Obj()
+	vmi.Spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
+	for _, hurry := range []bool{false, true} {
+		measured := 0
+		in := effective.Input{
+			VMI: vmi, Facts: platform.Defaults(platform.Settings{}), TargetNodes: snapshot, Hurry: func() bool { return hurry },
+			Evaluating: func(int64) func() { return func() { measured++ } },
+		}
+		want, times := migrations.OneTarget, 1
+		if hurry {
+			want, times = migrations.UnknownTargets, 0
+		}
+		if got := evaluate(t, in).Targets; got != want || measured != times {
+			t.Errorf("in a hurry %v: %s, measured %d times", hurry, got, measured)
+		}
+	}
+}
+
+// TestOnePlacement: the rule node-fits and policies that read migrationTargets compare the nodes once in a request. A comparison
+// allocates four bytes for each node at least.
+func TestOnePlacement(t *testing.T) {
+	const count = 5000
+	capable := &corev1.Node{}
+	if err := yaml.UnmarshalStrict([]byte(capableNode), capable); err != nil {
+		t.Fatal(err)
+	}
+	cluster := &placement.Cluster{Unknown: placement.Nothing()}
+	for i := range count {
+		node := capable.DeepCopy()
+		node.Name = fmt.Sprint("node-", i)
+		cluster.Nodes = append(cluster.Nodes, node)
+	}
+	snapshot, err := placement.NewSnapshot(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vmi := build.VMI("db").Memory("1Gi").Obj()
+	vmi.Spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
+	set := active(t, `{enforcement: Deny, validations: [{expression: "migrationTargets >= 0", message: no}]}`)
+	p := pipeline(t)
+	allocated := func(rule, policy bool) int64 {
+		in := effective.Input{VMI: vmi, Facts: platform.Defaults(platform.Settings{})}
+		if rule {
+			in.Nodes = snapshot
+		}
+		if policy {
+			in.PolicyNodes, in.Policies = snapshot, set
+		}
+		one := func() {
+			if _, err := p.Decide(in); err != nil {
+				t.Fatal(err)
+			}
+		}
+		one()
+		return testing.Benchmark(func(b *testing.B) {
+			for b.Loop() {
+				one()
+			}
+		}).AllocedBytesPerOp()
+	}
+	without, rule, policy, both := allocated(false, false), allocated(true, false), allocated(false, true), allocated(true, true)
+	t.Logf("bytes without %d, rule %d, policy %d, both %d", without, rule, policy, both)
+	if rule-without < 4*count {
+		t.Errorf("the rule allocates only %d bytes", rule-without)
+	}
+	if both-policy > 4*count/2 {
+		t.Errorf("the rule allocates %d bytes more beside the policy", both-policy)
 	}
 }
 

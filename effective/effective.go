@@ -13,6 +13,7 @@ import (
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/instancetypes"
+	"github.com/virtward/virtward/migrations"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
@@ -68,6 +69,8 @@ type Input struct {
 	// PolicyNodes are the empty nodes of the cluster for policies, which also evaluate requests that no rule compares with Nodes; nil if
 	// they are unknown.
 	PolicyNodes *placement.Snapshot
+	// TargetNodes are the empty nodes of the cluster for Verdict.Targets; nil to leave it out.
+	TargetNodes *placement.Snapshot
 	// Quotas are the ResourceQuotas of the namespace; nil if they are unknown.
 	Quotas []*corev1.ResourceQuota
 
@@ -201,9 +204,12 @@ type Verdict struct {
 	Findings []validators.Finding
 	// Container is the object that the machine is a template of; nil if it stands for itself.
 	Container *Container
+	// Targets is how many other nodes could receive an instance that runs, if Input.TargetNodes has the nodes.
+	Targets migrations.Level
 
 	// beforeStart is the spec of a VM as KubeVirt validates it: without the defaults that only the VMI gets.
 	beforeStart *v1.VirtualMachineInstanceSpec
+	placed      placed
 }
 
 // Allowed reports whether no finding rejects the object.
@@ -242,6 +248,9 @@ func (p *Pipeline) Decide(in Input) (*Verdict, error) {
 		return nil, err
 	}
 	ofContainer := p.evaluatePolicies(verdict, in)
+	if in.TargetNodes != nil && in.VMI != nil {
+		verdict.Targets = p.targetsOfRunning(&in, verdict)
+	}
 	if !in.PostMutation || in.VM != nil { // the changes to a VMI are those that it arrived without
 		verdict.trace(in)
 	}

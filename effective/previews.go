@@ -33,7 +33,7 @@ func (p *Pipeline) previews(in *Input, v *Verdict) (previews *cel.Previews, byte
 	}
 	if targets {
 		bytes += min(cel.PodBytes(size.PodDevices), cel.MaxPreviewBytes)
-		previews.Targets = func() (int, error) { return p.migrationTargets(in, v) }
+		previews.Targets = func(references *cel.References) (int, error) { return p.migrationTargets(in, v, references) }
 	}
 	return previews, bytes
 }

@@ -114,6 +114,7 @@ func (s *subject) podSpec() corev1.PodSpec {
 		spec.ResourceClaims = append(spec.ResourceClaims, corev1.PodResourceClaim{
 			Name: claim.Name, ResourceClaimName: claim.ResourceClaimName, ResourceClaimTemplateName: claim.ResourceClaimTemplateName,
 		})
+		s.assume("a node can allocate the devices of the ResourceClaim " + claim.Name + " of spec.resourceClaims")
 	}
 	return spec
 }

@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,11 +16,55 @@ import (
 	"github.com/virtward/virtward/platform"
 )
 
-// Machine is a running instance.
+// Machine is a running instance, or one that has not started yet.
 type Machine struct {
 	VMI *v1.VirtualMachineInstance
-	// Pod is the launcher on the node of the instance.
+	// Pod is the launcher on the node of the instance; nil if it has not started yet.
 	Pod *corev1.Pod
+	// Claims has the access modes of claims; nil for those in the status of the instance.
+	Claims Claims
+}
+
+// Claims returns the access modes of a claim. The error says why they are not known.
+type Claims func(name string) ([]corev1.PersistentVolumeAccessMode, error)
+
+// claimOf is the name of the claim of a volume, which two nodes must be able to use during a migration; empty if it has none.
+func claimOf(v *v1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.DataVolume != nil:
+		return v.DataVolume.Name
+	}
+	return ""
+}
+
+var errNoStatus = errors.New("the status of the instance does not have them")
+
+// accessModes are those of the claim of a volume.
+func (m *Machine) accessModes(v *v1.Volume) ([]corev1.PersistentVolumeAccessMode, error) {
+	if m.Claims != nil {
+		return m.Claims(claimOf(v))
+	}
+	for i := range m.VMI.Status.VolumeStatus {
+		if s := &m.VMI.Status.VolumeStatus[i]; s.Name == v.Name && s.PersistentVolumeClaimInfo != nil {
+			return s.PersistentVolumeClaimInfo.AccessModes, nil
+		}
+	}
+	return nil, errNoStatus
+}
+
+// unknownClaim says why the access modes of a claim are not known; nil if all are.
+func (m *Machine) unknownClaim() error {
+	for i := range m.VMI.Spec.Volumes {
+		v := &m.VMI.Spec.Volumes[i]
+		if claim := claimOf(v); claim != "" {
+			if _, err := m.accessModes(v); err != nil {
+				return fmt.Errorf("the access modes of the claim %s are not known: %w", claim, err)
+			}
+		}
+	}
+	return nil
 }
 
 // Blocker is why an instance cannot migrate at all, whatever the nodes are.
@@ -42,6 +87,8 @@ type Result struct {
 	// Targets are the nodes that can take it, at most MaxTargets, and TargetCount is how many there are.
 	Targets     []string `json:"targets,omitempty"`
 	TargetCount int      `json:"targetCount"`
+	// NotChecked are the objects that decide about the nodes too, but are not read, such as ResourceClaims.
+	NotChecked []string `json:"notChecked,omitempty"`
 	// Groups are the reasons of the other nodes.
 	Groups []placement.Group `json:"groups,omitempty"`
 	// EvictionStrategy is what KubeVirt does when its node is drained.
@@ -98,7 +145,7 @@ func Blockers(m *Machine, facts *platform.Facts) []Blocker {
 	return found
 }
 
-// localDisks are claims that only one node can mount, and files of the node.
+// localDisks are claims that only one node can mount, and files of the node. A claim with unknown access modes is none of them.
 func localDisks(m *Machine, _ *platform.Facts) (text, field, change string) {
 	for i := range m.VMI.Spec.Volumes {
 		v := &m.VMI.Spec.Volumes[i]
@@ -106,21 +153,13 @@ func localDisks(m *Machine, _ *platform.Facts) (text, field, change string) {
 		if v.HostDisk != nil && (v.HostDisk.Shared == nil || !*v.HostDisk.Shared) {
 			return "the disk " + v.Name + " is a file of the node", path, "use a claim with ReadWriteMany"
 		}
-	}
-	for i := range m.VMI.Status.VolumeStatus {
-		s := &m.VMI.Status.VolumeStatus[i]
-		info := s.PersistentVolumeClaimInfo
-		if info == nil || slices.Contains(info.AccessModes, corev1.ReadWriteMany) || s.MemoryDumpVolume != nil {
+		claim := claimOf(v)
+		if claim == "" {
 			continue
 		}
-		at := slices.IndexFunc(m.VMI.Spec.Volumes, func(v v1.Volume) bool {
-			return v.Name == s.Name && (v.PersistentVolumeClaim != nil || v.DataVolume != nil)
-		})
-		if at < 0 {
-			continue
+		if modes, err := m.accessModes(v); err == nil && !slices.Contains(modes, corev1.ReadWriteMany) {
+			return fmt.Sprintf("the claim %s of the volume %s is not ReadWriteMany", claim, v.Name), path, "move the volume to a claim with ReadWriteMany"
 		}
-		return fmt.Sprintf("the claim %s of the volume %s is not ReadWriteMany", info.ClaimName, s.Name), "spec.volumes[" + strconv.Itoa(at) + "]",
-			"move the volume to a claim with ReadWriteMany"
 	}
 	return "", "", ""
 }
@@ -205,7 +244,7 @@ func Check(m *Machine, s *placement.Snapshot, facts *platform.Facts) *Result {
 		return r
 	}
 	p := s.Place(&placement.Subject{Pod: target(m, s), VMI: m.VMI})
-	r.Groups = p.Groups(r.Node)
+	r.Groups, r.NotChecked = p.Groups(r.Node), p.NotChecked
 	for i := range p.Len() {
 		if p.Node(i) == r.Node || !p.Fits(i) {
 			continue

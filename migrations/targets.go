@@ -2,10 +2,8 @@ package migrations
 
 import (
 	"errors"
+	"fmt"
 
-	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -13,15 +11,58 @@ import (
 var ErrManyCPUs = errors.New("the nodes have more kinds of CPUs than are compared")
 
 // Targets is the number of nodes that could receive an instance that has not started yet, by live migration, if nothing else ran there.
-// It starts on any node that could run it: the number is that of the node from which the fewest can receive it. It is 0 if something in
-// the spec keeps it from migrating.
-func Targets(vmi *v1.VirtualMachineInstance, placed *placement.Placement, facts *platform.Facts) (int, error) {
-	if len(Blockers(&Machine{VMI: vmi}, facts)) > 0 {
+// It starts on any node that could run it: the number is that of the node from which the fewest can receive it. It is 0 if there are
+// Blockers; if not, moves returns what MoveTargets does of its pod. A number that depends on what is not known is an error.
+func Targets(m *Machine, facts *platform.Facts, moves func(ofHost bool) (n int, known bool, err error)) (int, error) {
+	if len(Blockers(m, facts)) > 0 {
 		return 0, nil
 	}
-	n, known := placed.MoveTargets(ofHost(vmi))
-	if !known {
+	n, known, err := moves(ofHost(m.VMI))
+	switch {
+	case err != nil:
+		return 0, err
+	case !known:
 		return 0, ErrManyCPUs
+	case n == 0:
+		return 0, nil
+	}
+	if err := m.unknownClaim(); err != nil {
+		return 0, err
+	}
+	if claims := m.VMI.Spec.ResourceClaims; len(claims) > 0 {
+		return 0, fmt.Errorf("which nodes can allocate the ResourceClaim %s of spec.resourceClaims is not known", claims[0].Name)
 	}
 	return n, nil
+}
+
+// Level is a number of Targets, as far as metrics and reports distinguish it.
+type Level uint8
+
+// The levels. NotCounted is that of an instance that does not run, and of all if the nodes are not known.
+const (
+	NotCounted Level = iota
+	NoTarget
+	OneTarget
+	SeveralTargets
+	UnknownTargets
+	levels
+)
+
+// Levels is the number of levels.
+const Levels = int(levels)
+
+// String is the value of labels and properties; empty for NotCounted.
+func (l Level) String() string { return [levels]string{"", "none", "one", "several", "unknown"}[l] }
+
+// LevelOf is the level of what Targets returns.
+func LevelOf(n int, err error) Level {
+	switch {
+	case err != nil:
+		return UnknownTargets
+	case n == 0:
+		return NoTarget
+	case n == 1:
+		return OneTarget
+	}
+	return SeveralTargets
 }

@@ -190,6 +190,7 @@ type Snapshot struct {
 	labels     labelled
 	columns    columns
 	hosts      hostModels
+	moves      moves
 	cluster    *Cluster
 	nodes      []node
 	pods       []*pod
@@ -326,4 +327,5 @@ func (c *Cluster) Without(node string) *Cluster {
 func (s *Snapshot) Add(p *corev1.Pod) {
 	s.add(p)
 	clear(s.columns.all)
+	clear(s.moves.all)
 }

@@ -1,7 +1,9 @@
 package placement_test
 
 import (
+	"bufio"
 	"encoding/json"
+	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,6 +96,131 @@ func FuzzPlace(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzCheck: no virtual machine and no nodes make the way from an instance to its nodes panic, exceed its bounds or contradict itself. The
+// seeds have the shapes of the recorded pods.
+func FuzzCheck(f *testing.F) {
+	recorded, err := os.Open("../conformance/testdata/pods/pod.jsonl")
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer recorded.Close()
+	lines := bufio.NewScanner(recorded)
+	lines.Buffer(nil, 1<<20)
+	areas := map[string]bool{}
+	for lines.Scan() {
+		var c struct {
+			Area string          `json:"area"`
+			VMI  json.RawMessage `json:"vmi"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			f.Fatal(err)
+		}
+		if !areas[c.Area] { // one of each kind
+			areas[c.Area] = true
+			f.Add(string(c.VMI), `[{"metadata":{"name":"a","labels":{"kubernetes.io/arch":"amd64","host-model-cpu.node.kubevirt.io/Haswell":"true","cpu-model-migration.node.kubevirt.io/Haswell":"true"}},"status":{"allocatable":{"cpu":"8","memory":"16Gi","pods":"9"}}},{"metadata":{"name":"b"}}]`)
+		}
+	}
+	if err := lines.Err(); err != nil || len(areas) < 5 {
+		f.Fatal(err, areas)
+	}
+	f.Add(`{"spec":{"nodeSelector":{"a":"b"},"resourceClaims":[{"name":"c"},{"name":"d","resourceClaimName":"e"}],"domain":{"cpu":{"sockets":4294967295,"cores":4294967295}}}}`, `[{"metadata":{"name":"a"},"spec":{"taints":[{}]}}]`)
+	facts := platform.Defaults(platform.Settings{})
+	f.Fuzz(func(t *testing.T, vmiText, nodesText string) {
+		vmi, cluster := &v1.VirtualMachineInstance{}, &placement.Cluster{Unknown: placement.Nothing()}
+		if json.Unmarshal([]byte(vmiText), vmi) != nil || json.Unmarshal([]byte(nodesText), &cluster.Nodes) != nil || hasNil(cluster) {
+			t.Skip()
+		}
+		started := launcher.Started(vmi, facts)
+		result, err := launcher.Render(&launcher.Input{VMI: started, Facts: facts, Renderer: launcher.NewBaseRenderer("amd64")})
+		if err != nil {
+			t.Skip()
+		}
+		snapshot, err := placement.NewSnapshot(cluster)
+		if err != nil {
+			t.Skip()
+		}
+		p := snapshot.Place(&placement.Subject{Pod: result.Pod, Launcher: result, VMI: started})
+		fitting := 0
+		for i := range p.Len() {
+			reasons := p.Reasons(i)
+			if p.Fits(i) {
+				fitting++
+			}
+			if p.Fits(i) != (len(reasons) == 0) || len(reasons) > placement.MaxReasons || p.Fits(i) && !p.Could(i) {
+				t.Fatalf("%s: fits %v, could %v, with %d reasons", p.Node(i), p.Fits(i), p.Could(i), len(reasons))
+			}
+		}
+		if fitting != p.Fitting() || p.Never() && fitting > 0 || len(p.NotChecked) != len(vmi.Spec.ResourceClaims) {
+			t.Fatalf("%d of %d nodes, never %v, not checked %v", fitting, p.Fitting(), p.Never(), p.NotChecked)
+		}
+		for _, ofHost := range []bool{false, true} {
+			if n, known := p.MoveTargets(ofHost); n < 0 || n > max(0, p.Len()-1) || !known && n != 0 {
+				t.Fatalf("%d targets of %d nodes", n, p.Len())
+			}
+		}
+		for _, g := range p.Groups() {
+			if g.Nodes < 1 || g.Nodes > p.Len() || g.Only > g.Nodes {
+				t.Fatalf("a group of %d nodes, %d of them only: %d nodes", g.Nodes, g.Only, p.Len())
+			}
+		}
+	})
+}
+
+// TestMoves: an answer that is remembered is that of a pod of the same shape.
+func TestMoves(t *testing.T) {
+	const pods = `
+- {metadata: {name: small}, spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}
+- {metadata: {name: like-small}, spec: {containers: [{name: other, image: x, resources: {requests: {cpu: "1"}}}]}}
+- {metadata: {name: limit}, spec: {containers: [{name: c, resources: {limits: {cpu: "9"}}}]}}
+- {metadata: {name: before}, spec: {initContainers: [{name: i, resources: {requests: {cpu: "9"}}}], containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}
+- {metadata: {name: beside}, spec: {initContainers: [{name: i, restartPolicy: Always, resources: {requests: {cpu: "3500m"}}}], containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}
+- {metadata: {name: overhead}, spec: {overhead: {cpu: "4"}, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}
+- {metadata: {name: selector}, spec: {nodeSelector: {disk: ssd}, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}
+- {metadata: {name: node}, spec: {nodeName: b, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}
+- {metadata: {name: affinity}, spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: DoesNotExist}]}]}}}, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}
+- {metadata: {name: spread}, spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}], containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}
+- {metadata: {name: tolerates}, spec: {tolerations: [{key: k, operator: Exists}], containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}
+`
+	nodes := append(objects[corev1.Node](t, two), objects[corev1.Node](t, `
+- metadata: {name: c, labels: {kubernetes.io/hostname: c}}
+  spec: {taints: [{key: k, effect: NoSchedule}]}
+  status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10", ephemeral-storage: 10Gi}}
+`)...)
+	snapshot, err := placement.NewSnapshot(&placement.Cluster{Nodes: nodes, Unknown: placement.Nothing()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[int]bool{}
+	for range 2 {
+		for _, pod := range objects[corev1.Pod](t, pods) {
+			for _, ofHost := range []bool{false, true} {
+				s := &placement.Subject{Pod: pod}
+				want, known := snapshot.Place(s).MoveTargets(ofHost)
+				got, alsoKnown := snapshot.Moves(s, ofHost)
+				if counts[want] = true; got != want || known != alsoKnown {
+					t.Errorf("%s: %d targets, want %d", pod.Name, got, want)
+				}
+			}
+		}
+	}
+	if len(counts) != 3 {
+		t.Errorf("the pods have only these numbers of targets: %v", counts)
+	}
+}
+
+// TestDeviceClaims: ResourceClaims are named, since no check reads them.
+func TestDeviceClaims(t *testing.T) {
+	pod := object[corev1.Pod](t, `{spec: {resourceClaims: [{name: a, resourceClaimName: gpu}, {name: b, resourceClaimTemplateName: nics}], containers: [{name: c}]}}`)
+	snapshot, err := placement.NewSnapshot(&placement.Cluster{Nodes: objects[corev1.Node](t, two)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := snapshot.Place(&placement.Subject{Pod: pod})
+	if diff := cmp.Diff([]string{"the ResourceClaim gpu", "a ResourceClaim of the template nics"}, p.NotChecked); diff != "" || p.Fitting() != 2 {
+		t.Errorf("%d nodes: %s", p.Fitting(), diff)
+	}
 }
 
 // hasNil reports whether a list has an element without an object, which JSON can have and no cluster has.

@@ -170,7 +170,10 @@ type Placement struct {
 	Creation []Reason
 	// Assumptions say what was not known.
 	Assumptions []string
-	fitting     int
+	// NotChecked are the objects that decide about nodes too, but that no check reads, such as "the ResourceClaim x". A node that fits
+	// fits as far as it is known without them.
+	NotChecked []string
+	fitting    int
 }
 
 // compilation is a subject, prepared for a snapshot.
@@ -223,6 +226,7 @@ func (s *Snapshot) Place(subject *Subject) *Placement {
 		}
 	}
 	p.Creation = creation(c)
+	p.NotChecked = deviceClaims(c.pod)
 	p.Assumptions = c.assumed
 	for i := range s.nodes {
 		before := len(p.failed)

@@ -44,6 +44,8 @@ type Policy struct {
 	readsPod, readsDomain, readsTargets bool
 	// references are the kinds of referenced objects that the policy reads, sorted.
 	references []string
+	// gathered are also the kinds that variables need which the policy reads, as far as Virtward may read them.
+	gathered []string
 	// recorder receives the outcomes of evaluations; nil for none.
 	recorder Recorder
 }
@@ -94,10 +96,11 @@ func WithReferences(p *Policy, enabled []string, problems []diagnostics.Problem)
 			missing = append(missing, kind)
 		}
 	}
-	if len(missing) == 0 {
-		return p, problems
-	}
 	without := *p
+	if len(missing) == 0 {
+		without.gathered = slices.DeleteFunc(slices.Clone(p.gathered), func(kind string) bool { return !slices.Contains(enabled, strings.ToLower(kind)) })
+		return &without, problems
+	}
 	without.notEnabled = fmt.Sprintf("the policy reads references.%s, which are not enabled: add %s to the chart's value policies.references",
 		strings.Join(missing, " and references."), strings.ToLower(strings.Join(missing, ", ")))
 	return without.finish(append([]diagnostics.Problem{{Field: "spec", Message: without.notEnabled}}, problems...))
@@ -237,6 +240,10 @@ func (p *Policy) finish(problems []diagnostics.Problem) (*Policy, []diagnostics.
 	}
 	slices.Sort(p.references)
 	p.references = slices.Compact(p.references)
+	p.gathered = p.references
+	if p.readsTargets {
+		p.gathered = slices.Concat(p.references, cel.TargetReferences())
+	}
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = problems[:maxProblems]
 		problems[maxProblems-1].Message = texts.Shorten(fmt.Sprintf("%s (and %d more problems)", problems[maxProblems-1].Message, more), diagnostics.MaxMessage)

@@ -36,7 +36,7 @@ func TestBothLanguagesSeeTheSame(t *testing.T) {
 			Domain: func() (*domain.Domain, error) {
 				return &domain.Domain{Name: "db", VCPU: &domain.DomainVCPU{Value: 2}, Features: &domain.DomainFeatureList{}}, nil
 			},
-			Targets: func() (int, error) { return 3, nil },
+			Targets: func(*cel.References) (int, error) { return 3, nil },
 		},
 		Request: cel.Request{Operation: "UPDATE", Name: "db", Namespace: "default", Kind: metav1.GroupVersionKind{Kind: "VirtualMachine"}, Resource: metav1.GroupVersionResource{Resource: "virtualmachines"}},
 	}

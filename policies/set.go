@@ -70,7 +70,7 @@ func referencesOf(policies []*Policy, denies bool) []string {
 	var kinds []string
 	for _, p := range policies {
 		if p.denies() == denies {
-			kinds = append(kinds, p.references...)
+			kinds = append(kinds, p.gathered...)
 		}
 	}
 	slices.Sort(kinds)
@@ -95,7 +95,7 @@ func (s *Set) Exceptions() *Exceptions {
 	return s.exceptions
 }
 
-// References returns the kinds of referenced objects that policies read of a kind of objects, for an operation; the audit
+// References returns the kinds of referenced objects that policies, and variables that they read, need of a kind of objects, for an operation; the audit
 // has none. denying are those that policies which deny read, and others those that only other policies read. The rest need not
 // be gathered.
 func (s *Set) References(kind policyv1alpha1.PolicyKind, operation policyv1alpha1.PolicyOperation) (denying, others []string) {

@@ -99,12 +99,10 @@ func NewGathering(objects Objects, namespace string, spec *v1.VirtualMachineInst
 		}
 	}
 	for _, list := range cel.ReferenceKinds() {
-		g.found.Unknown[list] = errNotRead
+		g.found.Unknown[list] = cel.ErrReferencesNotRead
 	}
 	return g
 }
-
-var errNotRead = fmt.Errorf("%w: no policy reads them", cel.ErrUnknownReference)
 
 // Gather reads some lists within a time, and returns them together with those that were read before. An object that does
 // not exist is an element of its list that is not found; one that cannot be read makes its list unknown. So there is no
@@ -114,7 +112,7 @@ func (g *Gathering) Gather(ctx context.Context, lists []string, within time.Dura
 	known.Unknown = maps.Clone(g.found.Unknown)
 	g.found = &known
 	steps := slices.DeleteFunc(g.steps(), func(s step) bool {
-		return !slices.Contains(lists, s.list) || !errors.Is(known.Unknown[s.list], errNotRead)
+		return !slices.Contains(lists, s.list) || !errors.Is(known.Unknown[s.list], cel.ErrReferencesNotRead)
 	})
 	began := time.Now()
 	for i, s := range steps {

@@ -17,6 +17,7 @@ import (
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/migrations"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/texts"
 )
 
 // maxMachines bounds the instances of a cluster that are read.
@@ -83,6 +84,8 @@ func reason(r *migrations.Result) string {
 	switch {
 	case len(r.Blockers) > 0:
 		return r.Blockers[0].Text
+	case r.TargetCount > 0 && len(r.NotChecked) > 0:
+		return "not checked: " + texts.First(r.NotChecked, shownNodes)
 	case r.TargetCount > 0:
 		return ""
 	}

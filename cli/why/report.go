@@ -72,6 +72,7 @@ type Node struct {
 func (r *Report) add(p *placement.Placement) {
 	r.Creation, r.Groups, r.Fitting = p.Creation, p.Groups(), p.Fitting()
 	r.Assumptions = append(r.Assumptions, p.Assumptions...)
+	r.Unknown = append(r.Unknown, p.NotChecked...)
 	for i := range p.Len() {
 		r.Nodes = append(r.Nodes, Node{Name: p.Node(i), Fits: p.Fits(i), Reasons: p.Reasons(i)})
 	}
