@@ -197,6 +197,9 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 	if err := e.findCapacity(ctx, &in); err != nil {
 		return in, err
 	}
+	if r.Operation == "" && r.Stage == Stored && m.container == nil && m.vmi != nil && m.vmi.Status.Phase == v1.Running {
+		in.TargetNodes, in.Evaluating, in.Hurry = e.active.Nodes, r.Observer.Policies, r.Observer.Hurry
+	}
 	if in.VM != nil {
 		if in.Running, err = references.Running(ctx, e.evaluator.References, in.VM); err != nil {
 			return in, err

@@ -105,6 +105,7 @@ func policies() dashboard {
 				table("Violations", "Of the last audit, by policy, severity and enforcement.", `sort_desc(max by (policy, severity, enforcement) (virtward_policy_violations{policy=~"$policy"}) > 0)`, "Objects"),
 				series("Objects that a policy cannot be evaluated on", "Of the last audit, by policy.", unitCount, query{`topk(20, max by (policy) (virtward_policy_errors{policy=~"$policy"}))`, "{{policy}}"}).alerting("VirtwardPolicyFails"),
 				series("Objects with findings of a rule", "Of the last audit, by built-in rule.", unitCount, query{"topk(20, max by (rule) (virtward_rule_violations))", "{{rule}}"}),
+				series("Instances by migration targets", "Running instances by how many other nodes could receive them by live migration, in the last audit; only with checks.nodes. A drain cannot move those with none.", unitCount, query{"max by (targets) (virtward_instances_by_migration_targets)", "{{targets}}"}),
 				series("Duration of the audit", "Duration of the last complete audit.", unitSeconds, query{"max(virtward_audit_duration_seconds)", "last audit"}),
 				series("Problems of the audit", "Audits that failed in an interval, and namespaces without a Report because another component owns the Report of that name.", unitCount,
 					query{"sum(increase(virtward_audit_failures_total[$__rate_interval]))", "failed audits"}, query{"max(virtward_audit_foreign_reports)", "namespaces without a Report"}),

@@ -38,6 +38,7 @@ import (
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
@@ -203,6 +204,7 @@ type scene struct {
 	registry *prometheus.Registry
 	events   []string
 	counted  map[string]int
+	nodes    *placement.Snapshot
 }
 
 func newScene(t testing.TB, specs map[string]string) *scene {
@@ -237,6 +239,7 @@ func (s *scene) lead(t testing.TB) {
 		Criteria: &Criteria{
 			Evaluator: evaluator.New(effective.NewPipeline(registry), objects, &evaluator.Live{
 				GetFacts: func() *platform.Facts { return facts }, GetPolicies: func() *policies.Set { return s.set },
+				GetNodes: func() *placement.Snapshot { return s.nodes },
 				GetNamespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
 					if name == "unknown" {
 						return nil, errors.New("no answer")

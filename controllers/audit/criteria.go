@@ -156,6 +156,9 @@ func (c *conditions) evaluate(ctx context.Context, k Kind, object *pages.Object)
 	case result.Skipped != "":
 		return subject, nil, true, nil
 	}
+	if result.Verdict != nil {
+		subject.Targets = result.Verdict.Targets
+	}
 	return subject, resultsOf(result.Findings), false, nil
 }
 

@@ -1,10 +1,13 @@
 package audit
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/virtward/virtward/migrations"
 )
 
 // Figures are the values of the metrics.
@@ -19,6 +22,8 @@ type Figures struct {
 	Rules    []RuleFigure
 	// Foreign is the number of namespaces in which another component owns the Report named virtward.
 	Foreign int
+	// Targets are the numbers of running instances by how many nodes could receive them.
+	Targets [migrations.Levels]int
 }
 
 // PolicyFigure has the numbers of objects that violate a policy, and that it cannot be evaluated on.
@@ -54,6 +59,8 @@ var (
 		"Duration of the last complete audit, in seconds.", nil, nil)
 	descSuccess = prometheus.NewDesc("virtward_audit_last_success_timestamp_seconds",
 		"End of the last complete audit, in seconds since 1970.", nil, nil)
+	descTargets = prometheus.NewDesc("virtward_instances_by_migration_targets",
+		"Running virtual machine instances by how many other nodes could receive them by live migration, in the last audit.", []string{"targets"}, nil)
 	descForeign = prometheus.NewDesc("virtward_audit_foreign_reports",
 		"Namespaces without a Report of Virtward, because another component owns the Report of that name.", nil, nil)
 )
@@ -72,7 +79,7 @@ func NewMetrics(registry prometheus.Registerer, exists func(policy string) bool)
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{descViolations, descErrors, descRules, descObjects, descDuration, descSuccess, descForeign} {
+	for _, desc := range []*prometheus.Desc{descViolations, descErrors, descRules, descObjects, descDuration, descSuccess, descTargets, descForeign} {
 		to <- desc
 	}
 }
@@ -101,6 +108,17 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	gauge(descDuration, f.Took.Seconds())
 	gauge(descSuccess, float64(f.Ended.UnixMilli())/1000)
 	gauge(descForeign, float64(f.Foreign))
+	if !f.countsTargets() {
+		return
+	}
+	for level := migrations.NoTarget; int(level) < migrations.Levels; level++ {
+		gauge(descTargets, float64(f.Targets[level]), level.String())
+	}
+}
+
+// countsTargets reports whether the targets of an instance were counted.
+func (f *Figures) countsTargets() bool {
+	return slices.ContainsFunc(f.Targets[migrations.NoTarget:], func(n int) bool { return n > 0 })
 }
 
 // set replaces the values.

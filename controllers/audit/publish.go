@@ -10,6 +10,7 @@ import (
 
 	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/reports"
+	"github.com/virtward/virtward/migrations"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -42,6 +43,9 @@ func (a *Auditor) measure(active []*policies.Policy) {
 	totals := a.ledger.Totals()
 	figures := a.figures
 	figures.Objects, figures.Foreign = a.ledger.Objects(), len(a.foreign)
+	for level := range figures.Targets {
+		figures.Targets[level] = a.ledger.Targets(migrations.Level(level)) //nolint:gosec // fewer than ten
+	}
 	violations := make(map[string]int, len(active))
 	for _, p := range active {
 		total := totals[auditresults.Source{Name: p.Name()}]

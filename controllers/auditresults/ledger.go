@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtward/virtward/migrations"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -29,6 +30,8 @@ type Subject struct {
 
 	APIVersion string
 	UID        types.UID
+	// Targets is how many other nodes could receive an instance that runs.
+	Targets migrations.Level
 }
 
 // Source is a policy or a built-in rule.
@@ -203,6 +206,7 @@ func (t *tally) sum() int {
 type record struct {
 	tallies []tally
 	round   uint32
+	targets migrations.Level
 }
 
 // object is a Key without the namespace.
@@ -220,7 +224,9 @@ type Ledger struct {
 	limits     Limits
 	namespaces map[string]*namespace
 	totals     map[Source]Total
-	round      uint32
+	// targets are the numbers of objects by level.
+	targets [migrations.Levels]int
+	round   uint32
 	// speaking is the number of namespaces with results.
 	speaking int
 }
@@ -261,7 +267,7 @@ func (l *Ledger) Put(subject Subject, results []Result) (fresh []Held) {
 	before, known := ns.objects[at]
 	sorted := slices.Clone(results)
 	slices.SortFunc(sorted, func(a, b Result) int { return a.compare(&b) })
-	after := record{tallies: tallies(sorted), round: l.round}
+	after := record{tallies: tallies(sorted), round: l.round, targets: subject.Targets}
 	for i := range sorted {
 		first := i == 0 || sorted[i-1].Source != sorted[i].Source
 		if first && sorted[i].Outcome < Error && !violated(before.tallies, sorted[i].Source) {
@@ -329,6 +335,9 @@ func (l *Ledger) count(ns *namespace, r record, sign int, known bool) {
 	if known && len(r.tallies) == 0 {
 		ns.sum.Pass += sign
 	}
+	if known {
+		l.targets[r.targets] += sign
+	}
 	for i := range r.tallies {
 		t := &r.tallies[i]
 		total := l.totals[t.source]
@@ -365,6 +374,9 @@ func (l *Ledger) spoke(more int) {
 
 // Totals returns the totals of every source with results.
 func (l *Ledger) Totals() map[Source]Total { return maps.Clone(l.totals) }
+
+// Targets returns the number of objects of a level.
+func (l *Ledger) Targets(level migrations.Level) int { return l.targets[level] }
 
 // Objects returns the number of objects.
 func (l *Ledger) Objects() int {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/controllers/auditresults"
+	"github.com/virtward/virtward/migrations"
 )
 
 // The definitions that the chart can install, without the words of their authors.
@@ -28,6 +29,13 @@ const (
 
 // LeftAnnotation has the number of results that do not fit into a Report. The summary counts them.
 const LeftAnnotation = "virtward.io/results-left-out"
+
+// TargetsProperty of a result about an instance that runs says whether other nodes could receive it by live migration.
+const TargetsProperty = "migrationTargets"
+
+// targets are the values of TargetsProperty. They do not say how many nodes: an author who reads the Report could find out with node
+// selectors how many nodes have a label.
+var targets = [migrations.Levels]string{migrations.NoTarget: "none", migrations.OneTarget: "some", migrations.SeveralTargets: "some", migrations.UnknownTargets: "unknown"}
 
 // Sources of results.
 const (
@@ -97,6 +105,9 @@ func (c *Context) result(held *auditresults.Held) openreports.ReportResult {
 	properties := map[string]string{}
 	if held.Field != "" {
 		properties["field"] = held.Field
+	}
+	if text := targets[held.Targets]; text != "" {
+		properties[TargetsProperty] = text
 	}
 	if held.Remedy != "" {
 		properties["remedy"] = held.Remedy

@@ -39,6 +39,7 @@ var absent = map[string]string{ //nolint:gosec // names of metrics
 	"virtward_import_server_received_bytes_total":            "no appliance is imported",
 	"virtward_import_server_resumptions_total":               "no appliance is imported",
 	"virtward_import_server_sent_bytes_total":                "no appliance is imported",
+	"virtward_instances_by_migration_targets":                "the nodes are not watched",
 	"virtward_node_labeller_passes_total":                    "no DaemonSet runs in a sandbox",
 	"virtward_node_tuner_hooks_total":                        "no DaemonSet runs in a sandbox",
 	"virtward_policy_errors":                                 "the audit begins before the policy exists",

@@ -32,7 +32,7 @@ import (
 var quiet = []string{
 	`verdict=~"failed`, "kubevirt_hco_dataimportcrontemplate_with_architecture_annotation", "virtward_golden_image_import_failing",
 	"virtward_golden_image_manifest_verified", "virtward_policy_exempted_total", "virtward_policy_skipped_total", "virtward_policy_suspended",
-	"virtward_policy_violations", "virtward_policy_errors", "virtward_rule_violations",
+	"virtward_policy_violations", "virtward_policy_errors", "virtward_rule_violations", "virtward_instances_by_migration_targets",
 	"virtward_subject_access_review_duration_seconds_bucket", "virtward_virtual_image_import_failures_total",
 }
 
