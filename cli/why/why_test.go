@@ -74,7 +74,7 @@ func TestOffline(t *testing.T) {
 			"1      1     b        the node lacks the label disk=ssd  spec.nodeSelector",
 		}},
 		{"an instancetype that is not in the files", strings.Replace(vm, "spec:\n", "spec:\n  instancetype: {name: big}\n", 1), cluster, "VirtualMachine shop/db: 1 of 2 nodes can run it, as far as it is known without spec.instancetype: VirtualMachineClusterInstancetype big", clitest.ExitOK, nil},
-		{"a claim of a device", strings.Replace(vm, "      nodeSelector:", "      resourceClaims: [{name: dev, resourceClaimName: fpga}]\n      nodeSelector:", 1), cluster, "VirtualMachine shop/db: 1 of 2 nodes can run it, as far as it is known without the ResourceClaim fpga", clitest.ExitOK, []string{
+		{"a claim of a device", strings.Replace(vm, "      nodeSelector:", "      resourceClaims: [{name: dev, resourceClaimName: fpga}]\n      nodeSelector:", 1), cluster, "VirtualMachine shop/db: 1 of 2 nodes can run it, as far as it is known without spec.template.spec.volumes[0].persistentVolumeClaim.claimName: PersistentVolumeClaim data, the ResourceClaim fpga", clitest.ExitOK, []string{
 			"assumed: a node can allocate the devices of the ResourceClaim dev of spec.resourceClaims",
 		}},
 		{"no node", strings.Replace(vm, "guest: 1Gi", "guest: 20Gi", 1), cluster, "VirtualMachine shop/db: none of 2 nodes can run it. The nearest is a: needs 20.32Gi of memory", clitest.ExitFailed, []string{
