@@ -228,7 +228,7 @@ func (c *templateCluster) grantExports(t *testing.T) {
 	request, status := rule(some, "template.kubevirt.io", "virtualmachinetemplateexports"), rule("patch,update", "template.kubevirt.io", "virtualmachinetemplateexports/status")
 	read, volumes, clone := rule("get", "template.kubevirt.io", "virtualmachinetemplates", "mill"), rule(some, "cdi.kubevirt.io", "datavolumes"), rule("create", "cdi.kubevirt.io", "datavolumes/source")
 	pods := rule(some, "", "pods,pods/ephemeralcontainers")
-	all := []rbacv1.PolicyRule{request, read, volumes, clone, pods, status}
+	all := []rbacv1.PolicyRule{request, read, volumes, clone, pods, status, rule(some, "networking.k8s.io", "ingresses")}
 	for user, u := range map[string]struct {
 		name   string
 		rules  []rbacv1.PolicyRule
