@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -14,8 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/archive"
+	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/test/soak"
 )
 
@@ -119,6 +122,53 @@ func BenchmarkExport(b *testing.B) {
 		b.SetBytes(size)
 		for b.Loop() {
 			convert(b, name)
+		}
+	})
+}
+
+// BenchmarkArtifact makes a layer of an artifact, as one of both passes of an export does, and reads it, as the server of an import does. The
+// bytes are those of the disk.
+func BenchmarkArtifact(b *testing.B) {
+	const size = 320 << 20
+	name := rawDisk(b, size)
+	raw, err := os.Open(name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer raw.Close()
+	var layer oci.Descriptor
+	b.Run("measure", func(b *testing.B) {
+		b.SetBytes(size)
+		for b.Loop() {
+			if layer, err = oci.Measure("root", io.NewSectionReader(raw, 0, size)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	var compressed bytes.Buffer
+	to, err := oci.NewCompressor(&compressed)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := io.Copy(to, io.NewSectionReader(raw, 0, size)); err != nil {
+		b.Fatal(err)
+	}
+	if err := to.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("read", func(b *testing.B) {
+		b.SetBytes(size)
+		for b.Loop() {
+			disk, err := oci.Decompress(oci.Verified(io.NopCloser(bytes.NewReader(compressed.Bytes())), &layer), &oci.Disk{Descriptor: layer, Size: size}, transfer.MaxWindow)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, disk); err != nil || n != size {
+				b.Fatal(n, err)
+			}
+			if err := disk.Close(); err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 }
