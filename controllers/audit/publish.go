@@ -44,7 +44,7 @@ func (a *Auditor) measure(active []*policies.Policy) {
 	figures := a.figures
 	figures.Objects, figures.Foreign = a.ledger.Objects(), len(a.foreign)
 	for level := range figures.Targets {
-		figures.Targets[level] = a.ledger.Targets(migrations.Level(level)) //nolint:gosec // fewer than ten
+		figures.Targets[level] = a.ledger.Targets(migrations.Level(level))
 	}
 	violations := make(map[string]int, len(active))
 	for _, p := range active {
