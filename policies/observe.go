@@ -1,6 +1,8 @@
 package policies
 
 import (
+	"github.com/open-policy-agent/opa/v1/topdown"
+
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/policies/rego"
 )
@@ -33,9 +35,9 @@ type Step struct {
 
 // Observe evaluates the policy again, and returns the evaluated expressions in their order: the conditions and, if they
 // are true, the validations, each with its message if it is false. With parts, each step has its subexpressions. A
-// module in Rego has no steps: its evaluation is recorded in a Coverage of the module and in a Trace; both can be nil.
+// module in Rego has no steps: its evaluation is recorded in a coverage of the module and in a Trace; both can be nil.
 // The documents are those of an Observer.
-func (p *Policy) Observe(d *cel.Documents, parts bool, coverage *rego.Coverage, trace *rego.Trace) []Step {
+func (p *Policy) Observe(d *cel.Documents, parts bool, coverage topdown.QueryTracer, trace *rego.Trace) []Step {
 	o := &observation{parts: parts}
 	for _, v := range p.spec.Variables {
 		o.variables = append(o.variables, v.Name)

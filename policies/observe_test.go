@@ -10,16 +10,17 @@ import (
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/rego"
+	"github.com/virtward/virtward/policies/rego/coverage"
 	"github.com/virtward/virtward/test/build"
 )
 
 // observe evaluates a VM of 16Gi, and returns the steps of each evaluated policy.
-func observe(t *testing.T, spec string, parts bool, coverage *rego.Coverage, trace *rego.Trace) []string {
+func observe(t *testing.T, spec string, parts bool, trace *rego.Trace) []string {
 	t.Helper()
 	var got []string
 	set := policies.NewSet("", compile(t, "p", spec)).Observed(func(p *policies.Policy, d *cel.Documents) {
 		got = append(got, "asked "+p.Name())
-		for _, step := range p.Observe(d, parts, coverage, trace) {
+		for _, step := range p.Observe(d, parts, nil, trace) {
 			got = append(got, fmt.Sprintf("%s: %v %v", step.Field, step.Value, step.Err))
 			for _, part := range step.Parts {
 				got = append(got, fmt.Sprintf("  %s = %v", part.Expression, part.Value))
@@ -59,7 +60,7 @@ validations:
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, observe(t, c.spec, c.parts, nil, nil)); diff != "" {
+			if diff := cmp.Diff(c.want, observe(t, c.spec, c.parts, nil)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -68,18 +69,18 @@ validations:
 
 // TestObservedModule: a module has no steps, but lines and a trace.
 func TestObservedModule(t *testing.T) {
-	var coverage *rego.Coverage
+	var lines *coverage.Coverage
 	trace := &rego.Trace{}
 	set := policies.NewSet("", compile(t, "p", memoryInRego)).Observed(func(p *policies.Policy, d *cel.Documents) {
-		coverage = p.Module().NewCoverage()
-		if steps := p.Observe(d, true, coverage, trace); len(steps) > 0 {
+		lines = coverage.New(p.Module())
+		if steps := p.Observe(d, true, lines, trace); len(steps) > 0 {
 			t.Errorf("steps %v", steps)
 		}
 	})
 	if found := set.Evaluate(vm(t, build.VMI("db").Memory("16Gi")), noon); len(found) != 2 {
 		t.Errorf("findings %q", said(found))
 	}
-	if reached, missed := coverage.Lines(); !cmp.Equal(reached, []int{2, 3, 4, 5, 7}) || len(missed) > 0 {
+	if reached, missed := lines.Lines(); !cmp.Equal(reached, []int{2, 3, 4, 5, 7}) || len(missed) > 0 {
 		t.Errorf("reached %v, missed %v", reached, missed)
 	}
 	if text := trace.String(); !strings.Contains(text, `Unify guest = input.vm.spec.domain.memory.guest`) {

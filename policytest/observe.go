@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/open-policy-agent/opa/v1/topdown"
+
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/rego"
+	"github.com/virtward/virtward/policies/rego/coverage"
 )
 
 // Trace is what a policy did in a case.
@@ -113,7 +116,7 @@ type observed struct {
 	written     written
 	expressions map[string]*ExpressionCoverage
 	order       []string
-	modules     map[*rego.Module]*rego.Coverage
+	modules     map[*rego.Module]*coverage.Coverage
 }
 
 // caseObserver collects what policies do in one case.
@@ -144,10 +147,12 @@ func (c *caseObserver) evaluated(p *policies.Policy, d *cel.Documents) {
 	if c.traces[p.Name()] != nil {
 		return
 	}
-	var lines *rego.Coverage
+	var lines topdown.QueryTracer
 	known := c.of(p)
 	if known != nil && p.Module() != nil {
-		lines = known.modules[p.Module()]
+		if kept := known.modules[p.Module()]; kept != nil {
+			lines = kept
+		}
 	}
 	t := observe(p, d, c.trace, lines, func(step *policies.Step) {
 		if known != nil {
@@ -164,7 +169,7 @@ func TraceOf(p *policies.Policy, d *cel.Documents) Trace {
 
 // observe evaluates a policy. It counts each step, and the lines of a module if lines are given. With parts, the steps have the
 // parts of the expressions, and the trace that of the module.
-func observe(p *policies.Policy, d *cel.Documents, parts bool, lines *rego.Coverage, count func(*policies.Step)) Trace {
+func observe(p *policies.Policy, d *cel.Documents, parts bool, lines topdown.QueryTracer, count func(*policies.Step)) Trace {
 	t := Trace{Policy: p.Name(), Evaluated: true}
 	var events *rego.Trace
 	if parts && p.Module() != nil {
@@ -211,7 +216,7 @@ func (o *observer) known(w *written, p *policies.Policy) *observed {
 	key := w.key()
 	found := o.policies[key]
 	if found == nil {
-		found = &observed{written: *w, expressions: map[string]*ExpressionCoverage{}, modules: map[*rego.Module]*rego.Coverage{}}
+		found = &observed{written: *w, expressions: map[string]*ExpressionCoverage{}, modules: map[*rego.Module]*coverage.Coverage{}}
 		if o.policies == nil {
 			o.policies = map[string]*observed{}
 		}
@@ -229,7 +234,7 @@ func (o *observer) known(w *written, p *policies.Policy) *observed {
 		}
 	}
 	if m := p.Module(); m != nil && found.modules[m] == nil {
-		found.modules[m] = m.NewCoverage()
+		found.modules[m] = coverage.New(m)
 	}
 	return found
 }
@@ -273,8 +278,8 @@ func (o *observer) result() []Coverage {
 // counts.
 func (o *observed) lines() []LineCoverage {
 	reached := map[int]bool{}
-	for _, coverage := range o.modules {
-		some, missed := coverage.Lines()
+	for _, module := range o.modules {
+		some, missed := module.Lines()
 		for _, line := range some {
 			reached[line] = true
 		}

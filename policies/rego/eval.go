@@ -34,9 +34,10 @@ func (m *Module) Eval(input *Input, limits Limits) ([]diagnostics.Violation, err
 	return violations, err
 }
 
-// EvalWith is Eval, and notes the lines that were reached, and what was tried, in a Coverage of this module and in a
-// Trace, either of which may be nil. They are made by evaluating again, so that the answer is that of Eval.
-func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace *Trace) ([]diagnostics.Violation, error) {
+// EvalWith is Eval, and notes the lines that were reached, and what was tried, in a coverage of this module and in a
+// Trace, either of which may be nil. They are made by evaluating again, so that the answer is that of Eval. Package coverage has
+// coverages; they need more of OPA than an evaluation does.
+func (m *Module) EvalWith(input *Input, limits Limits, coverage topdown.QueryTracer, trace *Trace) ([]diagnostics.Violation, error) {
 	violations, _, err := m.Measure(input, limits)
 	in, size, failed := input.term(m.documents)
 	if failed != nil {
@@ -46,7 +47,7 @@ func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace
 	if coverage != nil {
 		more := limits
 		more.Steps = times(coverageSteps, limits.Steps)
-		_, _ = m.run(in, newBudget(more, size), coverage)
+		_, _ = m.run(in, newBudget(more, size), covering{coverage})
 	}
 	if trace != nil {
 		few := limits

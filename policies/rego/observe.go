@@ -3,55 +3,24 @@ package rego
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/cover"
 	"github.com/open-policy-agent/opa/v1/topdown"
 	printing "github.com/open-policy-agent/opa/v1/topdown/print"
 
 	"github.com/virtward/virtward/texts"
 )
 
-// Coverage gathers which lines of one module were reached, over any number of evaluations.
-type Coverage struct {
-	module *Module
-	cover  *cover.Cover
-}
+// Parsed returns the module as it was written.
+func (m *Module) Parsed() *ast.Module { return m.parsed() }
 
-// NewCoverage is for evaluations of this module.
-func (m *Module) NewCoverage() *Coverage { return &Coverage{module: m, cover: cover.New()} }
+// covering observes with a tracer of coverage.
+type covering struct{ topdown.QueryTracer }
 
 // observe implements observer. The index, which skips rules that cannot be true, would leave their conditions unreached.
-func (c *Coverage) observe(query *topdown.Query) { query.WithQueryTracer(c.cover).WithIndexing(false) }
-
-// Lines are the numbers of the lines that hold something to evaluate, from 1 and ascending: those of which all was
-// evaluated, and those of which something never was.
-func (c *Coverage) Lines() (reached, missed []int) {
-	report := c.cover.Report(map[string]*ast.Module{c.module.name: c.module.parsed()})
-	file := report.Files[c.module.name]
-	if file == nil {
-		return nil, nil
-	}
-	missed = rows(file.NotCovered)
-	for _, row := range rows(file.Covered) {
-		if _, also := slices.BinarySearch(missed, row); !also {
-			reached = append(reached, row)
-		}
-	}
-	return reached, missed
-}
-
-func rows(ranges []cover.Range) []int {
-	var rows []int
-	for _, r := range ranges {
-		for row := r.Start.Row; row <= r.End.Row; row++ {
-			rows = append(rows, row)
-		}
-	}
-	slices.Sort(rows)
-	return slices.Compact(rows)
+func (c covering) observe(query *topdown.Query) {
+	query.WithQueryTracer(c.QueryTracer).WithIndexing(false)
 }
 
 // Bounds of a trace.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/cover"
 
 	"github.com/virtward/virtward/diagnostics"
 )
@@ -30,33 +31,6 @@ big if input.params.cores > 100
 
 warn contains "big" if big
 `
-
-func TestCoverage(t *testing.T) {
-	module := mustCompile(t, observed)
-	coverage := module.NewCoverage()
-	if reached, missed := coverage.Lines(); len(reached) != 0 || !cmp.Equal(missed, []int{4, 6, 7, 8, 9, 12, 13, 14, 17, 19}) {
-		t.Errorf("before anything is evaluated: %v, %v", reached, missed)
-	}
-	for _, step := range []struct {
-		params          map[string]any
-		reached, missed []int
-	}{
-		{map[string]any{"cores": 4, "name": "a"}, []int{4, 7, 13}, []int{6, 8, 9, 12, 14, 17, 19}},
-		{map[string]any{"cores": 16, "name": "a"}, []int{4, 6, 7, 8, 9, 13}, []int{12, 14, 17, 19}},
-		{map[string]any{"cores": 116, "name": "", "other": []int{1}}, []int{4, 6, 7, 8, 9, 12, 13, 14, 17, 19}, nil},
-	} {
-		if _, err := module.EvalWith(input(t, map[string]any{"params": step.params}), Limits{}, coverage, nil); err != nil {
-			t.Fatal(err)
-		}
-		reached, missed := coverage.Lines()
-		if diff := cmp.Diff(step.reached, reached); diff != "" {
-			t.Error(step.params, "reached", diff)
-		}
-		if diff := cmp.Diff(step.missed, missed); diff != "" {
-			t.Error(step.params, "missed", diff)
-		}
-	}
-}
 
 func TestTrace(t *testing.T) {
 	module := mustCompile(t, observed)
@@ -103,7 +77,7 @@ func TestObservingChangesNothing(t *testing.T) {
 	in := input(t, map[string]any{"params": map[string]any{"cores": 16}})
 	for steps := 1; steps < 40; steps++ {
 		want, fails := module.Eval(in, Limits{Steps: steps})
-		got, err := module.EvalWith(in, Limits{Steps: steps}, module.NewCoverage(), &Trace{})
+		got, err := module.EvalWith(in, Limits{Steps: steps}, cover.New(), &Trace{})
 		if diff := cmp.Diff(want, got); diff != "" || (err == nil) != (fails == nil) {
 			t.Errorf("with %d steps: %s %v, %v", steps, diff, fails, err)
 		}
