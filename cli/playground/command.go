@@ -48,8 +48,8 @@ and policy test. Twelve lessons teach policies: each has a task, and the page ch
 
 With --from-cluster, the page begins with copies of objects of the cluster that you are logged in to: the virtual machines of a
 namespace, the instancetypes and preferences that they name, and the configuration of KubeVirt and Virtward. The command reads
-them once, with your rights, and names what it cannot read. Secrets and ConfigMaps are not read. Cloud-init data, headers and users in
-addresses are left out. Changes in the page do not change the cluster.
+them once, with your rights, and names what it cannot read. Secrets and ConfigMaps are not read. Cloud-init data, headers, and users and
+queries in addresses are left out. Changes in the page do not change the cluster.
 
 The link works once, in one browser. Nothing leaves this machine: the page reads no cluster, no other site, and no files but
 those of -f, which it does not change. It ends with Ctrl+C.`,

@@ -15,13 +15,15 @@ import (
 // leftOut replaces what can be a credential.
 const leftOut = "# left out by kubectl virtward playground"
 
-// secretFields are the fields of volumes and sources that can have credentials, and what replaces them; nil removes the field.
+// lastApplied is the annotation with a copy of the object.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// secretFields are the fields of volumes and sources, and the annotations of objects and templates, that can have credentials, and what
+// replaces them; nil removes the field.
 var secretFields = map[string]any{
 	"userData": leftOut, "networkData": leftOut, "userDataBase64": nil, "networkDataBase64": nil, "extraHeaders": nil,
+	lastApplied: nil, "kubevirt.io/ignitiondata": nil, "hooks.kubevirt.io/hookSidecars": nil,
 }
-
-// secretAnnotations can have credentials, or a copy of the whole object.
-var secretAnnotations = []string{"kubectl.kubernetes.io/last-applied-configuration", "kubevirt.io/ignitiondata", "hooks.kubevirt.io/hookSidecars"}
 
 // clean removes from an object what only the API server and controllers write, and what can be a credential. It returns names for the latter.
 func clean(object *unstructured.Unstructured) (removed []string) {
@@ -32,12 +34,8 @@ func clean(object *unstructured.Unstructured) (removed []string) {
 		}
 	}
 	if annotations, ok := metadata["annotations"].(map[string]any); ok {
-		for i, name := range secretAnnotations {
-			if _, found := annotations[name]; found && i > 0 {
-				removed = append(removed, "the annotation "+name)
-			}
-			delete(annotations, name)
-		}
+		delete(annotations, lastApplied) // nothing is lost
+		redact(annotations, ofObject, &removed)
 	}
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	delete(object.Object, "status")
@@ -74,7 +72,7 @@ func redact(value any, at string, removed *[]string) any {
 				v[field] = redact(v[field], at+"."+field, removed)
 				continue
 			}
-			*removed = append(*removed, at+"."+field)
+			*removed = append(*removed, placeOf(at, field))
 			delete(v, field)
 			if plain, ok := strings.CutSuffix(field, "Base64"); ok {
 				field, replacement = plain, leftOut
@@ -88,11 +86,42 @@ func redact(value any, at string, removed *[]string) any {
 			v[i] = redact(v[i], fmt.Sprintf("%s[%d]", at, i), removed)
 		}
 	case string:
-		if address, err := url.Parse(v); err == nil && address.User != nil {
-			*removed = append(*removed, "the user of the address at "+at)
-			address.User = nil
-			return address.String()
-		}
+		return redactAddress(v, at, removed)
 	}
 	return value
+}
+
+// ofObject is where the annotations of an object are.
+const ofObject = "metadata.annotations"
+
+// placeOf names what was removed.
+func placeOf(at, field string) string {
+	switch {
+	case !strings.Contains(field, "/"):
+		return at + "." + field
+	case at == ofObject:
+		return "the annotation " + field
+	}
+	return "the annotation " + field + " at " + at
+}
+
+// redactAddress returns an address without its user and its query, which can have a token or a signature. Other texts are left as they are.
+func redactAddress(text, at string, removed *[]string) string {
+	address, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	before := *address
+	if address.User != nil {
+		*removed = append(*removed, "the user of the address at "+at)
+		address.User = nil
+	}
+	if address.Host != "" && address.RawQuery != "" {
+		*removed = append(*removed, "the query of the address at "+at)
+		address.RawQuery = ""
+	}
+	if *address == before {
+		return text
+	}
+	return address.String()
 }

@@ -40,8 +40,10 @@ spec:
   instancetype: {name: u1.medium}
   preference: {name: small, kind: VirtualMachinePreference}
   dataVolumeTemplates:
+    - {metadata: {name: b}, spec: {source: {http: {url: "https://signed.example.org/disk?signature=` + secret + `"}}}}
     - {metadata: {name: a}, spec: {source: {http: {url: "https://ann:` + secret + `@example.org/disk", extraHeaders: ["Authorization: ` + secret + `"]}}}}
   template:
+    metadata: {annotations: {kubevirt.io/ignitiondata: "` + secret + `", hooks.kubevirt.io/hookSidecars: "` + secret + `", of-the-template: kept}}
     spec:
       domain: {devices: {}}
       volumes:
@@ -130,7 +132,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("the copy has %q:\n%s", unwanted, all)
 		}
 	}
-	for _, wanted := range []string{"note: kept", "kept-secret-name", "app: db", "team: blue", "name: u1.medium", "message: userData", "https://example.org/disk", "VMRollout", "observedKubeVirtVersion: v1.9.0"} {
+	for _, wanted := range []string{"note: kept", "kept-secret-name", "app: db", "team: blue", "name: u1.medium", "message: userData", "https://example.org/disk", "https://signed.example.org/disk", "of-the-template: kept", "VMRollout", "observedKubeVirtVersion: v1.9.0"} {
 		if !strings.Contains(all, wanted) {
 			t.Errorf("the copy has no %q:\n%s", wanted, all)
 		}
@@ -139,7 +141,9 @@ func TestRead(t *testing.T) {
 	for _, wanted := range []string{
 		"not read: virtualmachinepreferences.instancetype.kubevirt.io small in namespace shop does not exist",
 		"left out: spec.template.spec.volumes[0].cloudInitNoCloud.userData of VirtualMachine db",
-		"left out: spec.dataVolumeTemplates[0].spec.source.http.extraHeaders of VirtualMachine db",
+		"left out: the query of the address at spec.dataVolumeTemplates[0].spec.source.http.url of VirtualMachine db",
+		"left out: the annotation hooks.kubevirt.io/hookSidecars at spec.template.metadata.annotations of VirtualMachine db",
+		"left out: spec.dataVolumeTemplates[1].spec.source.http.extraHeaders of VirtualMachine db",
 		"left out: the annotation kubevirt.io/ignitiondata of VirtualMachine db",
 	} {
 		if !strings.Contains(notes, wanted) {
