@@ -148,22 +148,16 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, context.Cause(ctx))
 		return
 	}
-	var question answers.Question
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, answers.MaxQuestion))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(&question)
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d MiB", answers.MaxQuestion>>20))
+	question, err := answers.ReadQuestion(r.Body)
+	switch {
+	case errors.Is(err, answers.ErrTooLarge):
+		fail(w, http.StatusRequestEntityTooLarge, err)
 		return
-	}
-	if err == nil {
-		err = question.Check()
-	}
-	if err != nil {
+	case err != nil:
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	answer, err := s.answerer.Answer(ctx, &question)
+	answer, err := s.answerer.Answer(ctx, question)
 	switch {
 	case ctx.Err() != nil:
 		fail(w, http.StatusServiceUnavailable, context.Cause(ctx))
@@ -176,10 +170,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 
 // write writes a value as JSON.
 func write(w http.ResponseWriter, value any) {
-	data, err := texts.JSON(value)
-	if err == nil && len(data) > answers.MaxAnswer {
-		err = fmt.Errorf("the answer has more than %d MiB: use fewer virtual machines, cases or platforms", answers.MaxAnswer>>20)
-	}
+	data, err := answers.Encode(value)
 	if err != nil {
 		fail(w, http.StatusInternalServerError, err)
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/virtward/virtward/texts"
@@ -22,16 +23,7 @@ func StartJSON() string { return encode(NewStart()) }
 
 // AnswerJSON answers a question; what is wrong with it is the field error of the answer.
 func (a *Answerer) AnswerJSON(ctx context.Context, question string) string {
-	if len(question) > MaxQuestion {
-		return failure(fmt.Errorf("the request has more than %d MiB", MaxQuestion>>20))
-	}
-	q := &Question{}
-	decoder := json.NewDecoder(strings.NewReader(question))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(q)
-	if err == nil {
-		err = q.Check()
-	}
+	q, err := ReadQuestion(strings.NewReader(question))
 	if err != nil {
 		return failure(err)
 	}
@@ -43,14 +35,38 @@ func (a *Answerer) AnswerJSON(ctx context.Context, question string) string {
 }
 
 func encode(value any) string {
-	data, err := texts.JSON(value)
-	if err == nil && len(data) > MaxAnswer {
-		err = fmt.Errorf("the answer has more than %d MiB: use fewer virtual machines, cases or platforms", MaxAnswer>>20)
-	}
+	data, err := Encode(value)
 	if err != nil {
 		return failure(err)
 	}
 	return string(data)
+}
+
+// Encode encodes an answer, or what the page shows first.
+func Encode(value any) ([]byte, error) {
+	data, err := texts.JSON(value)
+	if err == nil && len(data) > MaxAnswer {
+		err = fmt.Errorf("the answer has more than %d MiB: use fewer virtual machines, cases or platforms", MaxAnswer>>20)
+	}
+	return data, err
+}
+
+// ErrTooLarge is the error of a question with more than MaxQuestion bytes.
+var ErrTooLarge = fmt.Errorf("the request has more than %d MiB", MaxQuestion>>20)
+
+// ReadQuestion decodes a question, and checks it.
+func ReadQuestion(from io.Reader) (*Question, error) {
+	q, bounded := &Question{}, &io.LimitedReader{R: from, N: MaxQuestion + 1}
+	decoder := json.NewDecoder(bounded)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(q)
+	switch {
+	case bounded.N <= 0:
+		return nil, ErrTooLarge
+	case err != nil:
+		return nil, err
+	}
+	return q, q.Check()
 }
 
 func failure(err error) string {
