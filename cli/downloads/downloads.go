@@ -166,7 +166,7 @@ func (d *download) finish(ctx context.Context, part *os.File) (*Result, error) {
 	}
 	d.meter.End()
 	d.meter = options.NewMeter(d.ErrOut, "verifying", d.size)
-	found, err := archive.Verify(&metered{ctx: ctx, Reader: io.LimitReader(part, d.size), meter: d.meter})
+	found, err := archive.Verify(d.meter.Reader(ctx, io.LimitReader(part, d.size)))
 	switch {
 	case errors.Is(err, archive.ErrDamaged) || err == nil && found.Tag != d.tag:
 		part.Close() // some systems remove no file that is open
@@ -185,22 +185,4 @@ func (d *download) finish(ctx context.Context, part *os.File) (*Result, error) {
 	}
 	d.result.Size, d.result.SHA256 = d.size, found.SHA256
 	return &d.result, nil
-}
-
-// metered reports the bytes that are read, and ends with a context.
-type metered struct {
-	io.Reader
-
-	ctx   context.Context //nolint:containedctx // io.Reader passes none
-	meter *options.Meter
-}
-
-// Read implements io.Reader.
-func (m *metered) Read(p []byte) (int, error) {
-	if m.ctx.Err() != nil {
-		return 0, context.Cause(m.ctx)
-	}
-	n, err := m.Reader.Read(p)
-	m.meter.Add(int64(n))
-	return n, err //nolint:wrapcheck // io.Reader
 }

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"sync"
@@ -35,6 +36,27 @@ func (m *Meter) Add(n int64) {
 	defer m.mu.Unlock()
 	m.done += n
 	m.show()
+}
+
+// Reader returns a reader that counts what is read, and ends with the context.
+func (m *Meter) Reader(ctx context.Context, from io.Reader) io.Reader { return &metered{from, ctx, m} }
+
+// metered counts what is read.
+type metered struct {
+	io.Reader
+
+	ctx   context.Context //nolint:containedctx // io.Reader passes none
+	meter *Meter
+}
+
+// Read implements io.Reader.
+func (m *metered) Read(p []byte) (int, error) {
+	if m.ctx.Err() != nil {
+		return 0, context.Cause(m.ctx)
+	}
+	n, err := m.Reader.Read(p)
+	m.meter.Add(int64(n))
+	return n, err //nolint:wrapcheck // io.Reader
 }
 
 // Skip counts bytes that were done before, and are not part of the rate.

@@ -143,7 +143,7 @@ func (u *uploading) sum(ctx context.Context) error {
 	if strings.HasPrefix(u.spec.Checksum, "sha512:") {
 		to = io.MultiWriter(whole, long)
 	}
-	if _, err := io.Copy(to, &metered{ctx: ctx, Reader: io.NewSectionReader(u.file, 0, u.file.Size), meter: meter}); err != nil {
+	if _, err := io.Copy(to, meter.Reader(ctx, io.NewSectionReader(u.file, 0, u.file.Size))); err != nil {
 		return fmt.Errorf("reading %s: %w", u.from, err)
 	}
 	u.digest = "sha256:" + hex.EncodeToString(whole.Sum(nil))
@@ -155,24 +155,6 @@ func (u *uploading) sum(ctx context.Context) error {
 		return fmt.Errorf("--checksum: %s has %s", u.from, found)
 	}
 	return nil
-}
-
-// metered reports the bytes that are read, and ends with a context.
-type metered struct {
-	io.Reader
-
-	ctx   context.Context //nolint:containedctx // io.Reader passes none
-	meter *options.Meter
-}
-
-// Read implements io.Reader.
-func (m *metered) Read(p []byte) (int, error) {
-	if m.ctx.Err() != nil {
-		return 0, context.Cause(m.ctx)
-	}
-	n, err := m.Reader.Read(p)
-	m.meter.Add(int64(n))
-	return n, err //nolint:wrapcheck // io.Reader
 }
 
 // connect finds the cluster and its proxy, so that nothing is created that cannot be uploaded.
