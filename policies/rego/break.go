@@ -300,8 +300,15 @@ func (b *breakpoint) read(ref ast.Ref, known func(string) ast.Value) (text strin
 	return append(ast.Ref{ref[0]}, path...).String(), found
 }
 
-// shownValue returns a value as JSON; nil if it is too large, or has no form in JSON.
+// maxShown is more than the weight of any value whose JSON has maxStopValue bytes.
+const maxShown = maxStopValue * (perValue + 1)
+
+// shownValue returns a value as JSON; nil if it is too large, or has no form in JSON. A stop reads whole documents, so that a value is
+// weighed before it is encoded.
 func shownValue(value ast.Value) json.RawMessage {
+	if collectionWeight(ast.NewTerm(value), maxWeight-maxShown) > maxWeight {
+		return nil
+	}
 	plain, err := ast.JSON(value)
 	if err != nil {
 		return nil

@@ -2,10 +2,12 @@ package rego
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/ast"
 )
 
 const breaking = `package test
@@ -87,5 +89,29 @@ func TestBreakBounds(t *testing.T) {
 	stops, _, err = module.Break(in, Limits{}, "long")
 	if len(stops) != MaxStops || stops[0].Value != nil || len(stops[0].Inputs) != 1 || stops[0].Inputs[0].Value != nil || err != nil {
 		t.Errorf("%+v %v", stops[0], err)
+	}
+}
+
+// TestShownValue: a value is shown up to a size of its JSON, whatever it consists of.
+func TestShownValue(t *testing.T) {
+	digits := make([]*ast.Term, (maxStopValue-1)/2) // with the commas, and one bracket more than a comma
+	for i := range digits {
+		digits[i] = ast.InternedTerm(1)
+	}
+	for name, test := range map[string]struct {
+		value ast.Value
+		shown bool
+	}{
+		"the largest text": {ast.String(strings.Repeat("a", maxStopValue-2)), true},
+		"a larger text":    {ast.String(strings.Repeat("a", maxStopValue-1)), false},
+		"the longest list": {ast.NewArray(digits...), true},
+		"a longer list":    {ast.NewArray(append(slices.Clip(digits), ast.InternedTerm(1))...), false},
+		"a whole document": {ast.NewArray(ast.StringTerm(strings.Repeat("a", 1<<20))), false},
+		"an escaped text":  {ast.String(strings.Repeat("<", maxStopValue/2)), false},
+		"null":             {ast.Null{}, true},
+	} {
+		if got := shownValue(test.value); (got != nil) != test.shown {
+			t.Errorf("%s: %d bytes shown", name, len(got))
+		}
 	}
 }
