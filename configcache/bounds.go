@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/virtward/virtward/limits/memory"
+	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/policycounts"
 )
 
@@ -61,6 +62,9 @@ func WorstCaseOfNodes() []memory.Bound {
 	return []memory.Bound{{
 		Name: "configcache/nodes", Subject: "nodes", Bytes: MaxNodes,
 		Reason: "only with `checks.nodes`: 6,000 nodes with 150 labels each, which are kept once for nodes of one kind. Above it, the rule `node-fits` finds nothing, and `migrationTargets` is an error",
+	}, {
+		Name: "configcache/moves", Subject: "migration targets by the shape of pods", Bytes: placement.MaxMovesBytes,
+		Reason: "only with `checks.nodes`, for the nodes of one time; above 4,096 shapes, it begins again",
 	}}
 }
 

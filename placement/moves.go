@@ -8,8 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxMoves bounds the remembered answers of Moves; each takes about 100 bytes.
-const maxMoves = 4096
+// The remembered answers of Moves.
+const (
+	maxMoves = 4096
+	// MaxMovesBytes is the most memory that they take: each has 48 bytes, in a map that grows by doubling.
+	MaxMovesBytes = maxMoves * 200
+)
 
 // moves are the answers of Moves, by the digest of a shape.
 type moves struct {
