@@ -131,7 +131,7 @@ func printedValue(value any) string {
 	if s, ok := value.(string); ok {
 		text = fmt.Sprintf("%q", s)
 	}
-	return text[:min(len(text), maxQuoted)]
+	return strings.ToValidUTF8(text[:min(len(text), maxQuoted)], "")
 }
 
 // resize gives a list a number of elements.
@@ -349,14 +349,14 @@ func valuesOf(c class, literals []any) []any {
 			}
 		}
 	}
-	texts := make([]string, 0, len(literals))
+	written := make([]string, 0, len(literals))
 	for _, literal := range literals {
 		if list, ok := literal.([]any); ok {
 			add(valuesOf(c, list)...)
 			continue
 		}
 		text := fmt.Sprint(literal)
-		texts = append(texts, text)
+		written = append(written, text)
 		switch c {
 		case classText:
 			add(literalOf(text))
@@ -371,7 +371,7 @@ func valuesOf(c class, literals []any) []any {
 	switch c {
 	case classText:
 		add("other", "")
-		for _, text := range texts {
+		for _, text := range written {
 			add(edges(c, text)...)
 		}
 	case classBoolean:
