@@ -58,7 +58,7 @@ var _ = Describe("The audit", Serial, Ordered, timed, func() {
 		var err error
 		controller, err = cluster.RunVirtward(ctx, controlplane.Workload{
 			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardController,
-			Args: []string{"--audit-min-interval=100ms", "--audit-delay=200ms", "--lease-duration=3s", fmt.Sprintf("--metrics-address=:%d", metricsPort)},
+			Args: []string{"--audit-min-interval=100ms", "--audit-delay=200ms", controlplane.ShortLease, fmt.Sprintf("--metrics-address=:%d", metricsPort)},
 		})
 		Expect(err).NotTo(HaveOccurred())
 	}

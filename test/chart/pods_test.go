@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/api/template/v1beta1"
@@ -433,6 +434,7 @@ func TestRotationSettle(t *testing.T) {
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	const low, priority = "THESE MEMORY LIMITS ARE BELOW THE WORST CASE", "have no priority class"
+	least := leastMemory(t)
 	for _, c := range []struct {
 		values, want, not []string
 	}{
@@ -444,8 +446,9 @@ func TestNotes(t *testing.T) {
 				`webhook={"exemptByLabel":true,"pod":{"priorityClassName":"high"}}`, "metrics.secure.enabled=true",
 			},
 			[]string{
-				low, "\n  controller.resources.limits.memory: 510M, and at least 547Mi are needed\n", "\n  templates.server.resources.limits.memory: 5e8, and at least 499Mi are needed\n",
-				"\n  goldenImages.resources.limits.memory: none, and at least 300Mi are needed\n",
+				low, fmt.Sprintf("\n  controller.resources.limits.memory: 510M, and at least %dMi are needed\n", least["controller"]),
+				fmt.Sprintf("\n  templates.server.resources.limits.memory: 5e8, and at least %dMi are needed\n", least["templates.server"]),
+				fmt.Sprintf("\n  goldenImages.resources.limits.memory: none, and at least %dMi are needed\n", least["goldenImages"]),
 				"exempts them: none.", "--clusterrole virtward-metrics-reader ",
 			},
 			[]string{priority, "  resources.limits.memory: ", "rollouts.resources", "virtualImages.resources"},
@@ -467,6 +470,27 @@ func TestNotes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// leastMemory returns the lowest memory limit of each section of the values, in MiB, from the chart's table of its components.
+func leastMemory(t *testing.T) map[string]int {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, folder, "components.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var components []struct {
+		Section string `json:"section"`
+		Memory  int    `json:"memory"`
+	}
+	if err := yaml.Unmarshal(data, &components); err != nil {
+		t.Fatal(err)
+	}
+	least := map[string]int{}
+	for _, component := range components {
+		least[component.Section] = component.Memory
+	}
+	return least
 }
 
 // TestExemptByLabel: the webhooks, the audit and the export exempt the same namespaces.

@@ -15,6 +15,10 @@ import (
 // stopTimeout is how long virtward may take to end by itself: the default of a pod.
 const stopTimeout = 30 * time.Second
 
+// ShortLease is an argument of processes of which one replica works. A process that was killed is replaced sooner than with the
+// default, and one on a busy machine does not lose its Lease: it would end each time, and start again after longer and longer times.
+const ShortLease = "--lease-duration=10s"
+
 // Workload names a Deployment to run on this machine, and its options.
 type Workload struct {
 	// Namespace of the Deployment.

@@ -84,7 +84,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		v, err := cluster.RunVirtward(ctx, controlplane.Workload{
 			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardController,
 			Args: append([]string{
-				"--audit-min-interval=100ms", "--audit-delay=200ms", "--lease-duration=3s", fmt.Sprintf("--metrics-address=:%d", metrics),
+				"--audit-min-interval=100ms", "--audit-delay=200ms", controlplane.ShortLease, fmt.Sprintf("--metrics-address=:%d", metrics),
 			}, more...),
 		})
 		Expect(err).NotTo(HaveOccurred())

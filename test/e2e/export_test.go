@@ -60,7 +60,7 @@ validations: [{expression: "object.spec.runStrategy != 'Always'", message: not a
 			return map[string]any{"policies": map[string]any{"export": map[string]any{"enabled": true, "metricsPort": metrics, "healthPort": health}}}
 		})
 		process, err := i.plane.RunVirtward(ctx, controlplane.Workload{
-			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardExport, Args: []string{"--lease-duration=3s"},
+			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardExport, Args: []string{controlplane.ShortLease},
 		})
 		Expect(err).NotTo(HaveOccurred())
 		i.awaitCalls(ctx)

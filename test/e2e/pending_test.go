@@ -105,7 +105,7 @@ func runRollouts(ctx context.Context) (process *controlplane.Virtward, port int)
 	Expect(err).NotTo(HaveOccurred())
 	process, err = cluster.RunVirtward(ctx, controlplane.Workload{
 		Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardRollouts,
-		Args: []string{"--lease-duration=3s", fmt.Sprintf("--metrics-address=:%d", port)},
+		Args: []string{controlplane.ShortLease, fmt.Sprintf("--metrics-address=:%d", port)},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(process.Kill)

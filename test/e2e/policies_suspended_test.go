@@ -50,7 +50,7 @@ var _ = Describe("Evaluation errors of policies", Serial, Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		controller, err := cluster.RunVirtward(ctx, controlplane.Workload{
 			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardController,
-			Args: []string{"--policy-counts-interval=200ms", "--audit-delay=200ms", "--lease-duration=3s", fmt.Sprintf("--metrics-address=:%d", metricsPort)},
+			Args: []string{"--policy-counts-interval=200ms", "--audit-delay=200ms", controlplane.ShortLease, fmt.Sprintf("--metrics-address=:%d", metricsPort)},
 		})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(controller.Stop()).To(Succeed()) })

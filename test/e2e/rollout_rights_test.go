@@ -150,7 +150,7 @@ var _ = Describe("The rights of rollouts", Serial, Ordered, func() {
 
 	It("are needed until the end", func(ctx SpecContext) {
 		process, err := cluster.RunVirtward(ctx, controlplane.Workload{
-			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardRollouts, Args: []string{"--lease-duration=3s"},
+			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardRollouts, Args: []string{controlplane.ShortLease},
 		})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(process.Kill)

@@ -37,7 +37,7 @@ func startWith(t *testing.T, values map[string]any) *fixture {
 	f.cdi = simulators.StartImporter(t.Context(), f.client, namespace)
 	t.Cleanup(func() { must(t, f.cdi.Stop()) })
 	f.process, err = plane.RunVirtward(t.Context(), controlplane.Workload{
-		Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardImages, Args: []string{"--lease-duration=3s"},
+		Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardImages, Args: []string{controlplane.ShortLease},
 	})
 	must(t, err)
 	return f

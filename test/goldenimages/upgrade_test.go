@@ -41,7 +41,7 @@ func TestUpgradeAndRollback(t *testing.T) {
 	must(t, err)
 	must(t, f.InstallChart(t.Context(), on))
 	f.process, err = f.RunVirtward(t.Context(), controlplane.Workload{
-		Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardImages, Args: []string{"--lease-duration=3s"},
+		Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardImages, Args: []string{controlplane.ShortLease},
 	})
 	must(t, err)
 	f.passes(t, "images", 0)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +37,7 @@ func (f *fixture) race(t *testing.T, tries int) {
 	for i := range all {
 		all[i].image = f.image(t, fmt.Sprintf("race-%04d", i), url, nil)
 	}
-	f.within(t, 20*time.Minute, "the imports", func() error { return f.ready(t, "race-", tries) })
+	f.within(t, patience(tries), "the imports", func() error { return f.ready(t, "race-", tries) })
 	removed := f.removals(t)
 	var wg sync.WaitGroup
 	began := time.Now()
@@ -97,7 +98,7 @@ func (f *fixture) race(t *testing.T, tries int) {
 	for i := range all {
 		must(t, client.IgnoreNotFound(f.Client().Delete(t.Context(), all[i].vm)))
 	}
-	f.within(t, 20*time.Minute, "the deletion of all images", func() error {
+	f.within(t, patience(tries), "the deletion of all images", func() error {
 		if left := f.races(t); len(left) > 0 {
 			return fmt.Errorf("%d images", len(left))
 		}
@@ -110,6 +111,9 @@ func moment(earliest, latest time.Duration) time.Duration {
 	return earliest + time.Duration(rand.Int64N(int64(latest-earliest))) //nolint:gosec // any moment
 }
 
+// patience is how long a test waits for a number of images.
+func patience(images int) time.Duration { return 3*time.Minute + time.Duration(images)*time.Second }
+
 // within repeats until there is no error, for so long.
 func (f *fixture) within(t *testing.T, patience time.Duration, what string, do func() error) {
 	t.Helper()
@@ -118,7 +122,8 @@ func (f *fixture) within(t *testing.T, patience time.Duration, what string, do f
 		<-time.After(200 * time.Millisecond)
 	}
 	if err != nil {
-		t.Fatalf("%s: %v", what, err)
+		logged, _ := os.ReadFile(f.process.Log())
+		t.Fatalf("%s: %v\n%s", what, err, last(string(logged), 3000))
 	}
 }
 
@@ -158,7 +163,7 @@ func (f *fixture) settled(t *testing.T, all []try) map[string]bool {
 		created[all[i].image.Name] = all[i].err == nil
 	}
 	var kept map[string]bool
-	f.within(t, 20*time.Minute, "the end of the deletions", func() error {
+	f.within(t, patience(len(all)), "the end of the deletions", func() error {
 		kept = map[string]bool{}
 		for _, image := range f.races(t) {
 			c := meta.FindStatusCondition(image.Status.Conditions, v1alpha1.ConditionDeleting)

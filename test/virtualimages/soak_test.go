@@ -53,12 +53,12 @@ func TestSoakMany(t *testing.T) {
 		}
 		flight = max(flight, now)
 	}
-	f.within(t, 20*time.Minute, "the imports", func() error { watched(); return f.ready(t, "image-", images) })
+	f.within(t, patience(images), "the imports", func() error { watched(); return f.ready(t, "image-", images) })
 	ready := time.Since(began)
 	for i := range namespaces {
 		must(t, f.Client().DeleteAllOf(t.Context(), &v1alpha1.VirtualImage{}, client.InNamespace(fmt.Sprint("many-", i))))
 	}
-	f.within(t, 20*time.Minute, "the deletions", func() error {
+	f.within(t, patience(images), "the deletions", func() error {
 		watched()
 		list := &v1alpha1.VirtualImageList{}
 		must(t, f.Client().List(t.Context(), list))

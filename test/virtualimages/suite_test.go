@@ -155,7 +155,7 @@ func (f *fixture) run(t *testing.T) {
 	var err error
 	f.process, err = f.RunVirtward(t.Context(), controlplane.Workload{
 		Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardVirtualImages,
-		Args: []string{"--lease-duration=3s", "--admission-wait=" + f.admission.String()},
+		Args: []string{controlplane.ShortLease, "--admission-wait=" + f.admission.String()},
 	})
 	must(t, err)
 }
