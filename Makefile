@@ -177,12 +177,14 @@ compare: build sandbox-binaries $(BIN)/tools/helm ## Compare with Gatekeeper, Ky
 fuzz: ## Fuzz every fuzz test for a minute each (FUZZTIME=60s)
 	.ci/fuzz $(FUZZTIME)
 
+# The packages whose tests run for longer in a soak, and the names of these tests: a test of test/soak finds what is missing.
+SOAKED = $(shell git grep -lF '"github.com/virtward/virtward/test/soak"' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,')
+LONG  := TestSoak.* TestE2E TestNulls TestCombinations TestRollouts TestCaptures TestExportsAgree TestKyvernoDenials TestEqualsCommands \
+         TestLibraryMutants TestExport
+
 .PHONY: soak
 soak: build editors sandbox-binaries $(SCHEDULER) $(SANDBOX:%=$(BIN)/oldest/%) $(BIN)/sandbox/cert-manager $(BIN)/tools/helm $(BIN)/tools/controller-gen $(BIN)/tools/release $(BIN)/tools/signing ## Run long tests: those named TestSoak…, others that are cut short otherwise, and fuzzing (SOAK=1h)
-	VIRTWARD_SOAK=$(SOAK) go test -count=1 -v -p 1 -timeout 24h -run '^(TestSoak.*|TestE2E|TestNulls|TestCombinations|TestRollouts|TestCaptures|TestExportsAgree)$$' ./test/...
-	VIRTWARD_SOAK=$(SOAK) go test -count=1 -run '^TestKyvernoDenials$$' ./policies/convert
-	VIRTWARD_SOAK=$(SOAK) go test -count=1 -run '^TestSoak' ./cli/lsp
-	VIRTWARD_SOAK=$(SOAK) go test -count=1 -run '^(TestSoakBrowser|TestSoakStatic|TestEqualsCommands)$$' ./cli/playground/...
+	VIRTWARD_SOAK=$(SOAK) go test -count=1 -v -p 1 -timeout 24h -run '^($(shell echo '$(LONG)' | tr ' ' '|'))$$' $(SOAKED)
 	cd test/monitoring && VIRTWARD_SOAK=$(SOAK) go test -count=1 -run '^TestSoak' ./...
 	VIRTWARD_SANDBOX=oldest go test -count=1 -timeout 2h ./test/controlplane ./test/e2e ./test/templateapi
 	.ci/fuzz $(SOAK)

@@ -17,6 +17,7 @@ import (
 	"github.com/virtward/virtward/cli/lsp/protocol"
 	"github.com/virtward/virtward/cli/lsp/text"
 	"github.com/virtward/virtward/test/isolated"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // asCommand makes this test program the command.
@@ -28,13 +29,6 @@ func TestMain(m *testing.M) {
 		os.Exit(cli.Run(context.Background(), "v1.2.3", args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
 	}
 	os.Exit(m.Run())
-}
-
-func soak(t *testing.T) {
-	t.Helper()
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("VIRTWARD_SOAK is not set")
-	}
 }
 
 // client runs a client, which starts this test program as the server, and returns its output.
@@ -65,7 +59,7 @@ func program(t *testing.T) string {
 
 // TestSoakNodeClient uses the library of Visual Studio Code's clients. make editors installs it.
 func TestSoakNodeClient(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	script, err := filepath.Abs("../../editors/vscode/test/client.js")
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +97,7 @@ func TestSoakNodeClient(t *testing.T) {
 
 // TestSoakNeovim uses Neovim's own client.
 func TestSoakNeovim(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	folder := t.TempDir()
 	write(t, filepath.Join(folder, "vm.yaml"), vm)
 	write(t, filepath.Join(folder, "m1.yaml"), instancetype)
@@ -125,7 +119,7 @@ for _, d in ipairs(vim.diagnostic.get(0)) do io.stdout:write(d.lnum .. ':' .. d.
 
 // TestSoakMemory opens a folder of 500 files.
 func TestSoakMemory(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	if !isolated.Run(t) {
 		return
 	}

@@ -5,14 +5,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/virtward/virtward/test/soak"
 )
 
 // TestSoakBrowser uses the page in Chromium: it types, clicks and presses keys, opens hostile files and links, and measures contrast and
 // width. VIRTWARD_SHOTS is a folder for pictures.
 func TestSoakBrowser(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it needs Chromium: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	for _, program := range []string{"node", "npm", "chromium"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("%s is not installed: apt-get install nodejs npm chromium", program)

@@ -21,6 +21,7 @@ import (
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/convert"
+	"github.com/virtward/virtward/test/soak"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -324,7 +325,7 @@ func TestKyvernoDenials(t *testing.T) {
 	all, subjects := recordedDenials(t)
 	shortest, about, incomplete := "", "", ""
 	converted, explained, pairs, different := 0, 0, 0, 0
-	full := os.Getenv("VIRTWARD_SOAK") != ""
+	full := soak.On()
 	if !full {
 		all.Rules = all.Rules[:len(all.Rules)/8]
 	}

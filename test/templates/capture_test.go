@@ -42,7 +42,7 @@ import (
 func TestCaptures(t *testing.T) {
 	f := newFixture(t)
 	f.installDefinitions(t)
-	t.Run("killed after each write", f.killed)
+	t.Run("killed after each write", f.killedAfterEachWrite)
 	t.Run("deleted after each write", f.deleted)
 	t.Run("failures", f.failures)
 	t.Run("names that are taken", f.taken)
@@ -159,8 +159,8 @@ func (f *fixture) writesOf(t testing.TB, vm string) int {
 	return len(c.Accepted())
 }
 
-// killed kills the controller before and after each write. The next one ends the capture, without duplicates or orphans.
-func (f *fixture) killed(t *testing.T) {
+// killedAfterEachWrite kills the controller before and after each write. The next one ends the capture, without duplicates or orphans.
+func (f *fixture) killedAfterEachWrite(t *testing.T) {
 	f.machine(t, "kill", "kill-root", "kill-data")
 	writes := f.writesOf(t, "kill")
 	t.Logf("a capture has %d writes", writes)

@@ -17,6 +17,7 @@ import (
 	"github.com/virtward/virtward/cli/clitest"
 	"github.com/virtward/virtward/cli/playground/answers"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/test/soak"
 )
 
 var answerer = answers.New(time.Now)
@@ -88,7 +89,7 @@ func TestCanceled(t *testing.T) {
 // Answers are what the commands print: for examples with random changes, on random platforms.
 func TestEqualsCommands(t *testing.T) {
 	count := 12
-	if os.Getenv("VIRTWARD_SOAK") != "" {
+	if soak.On() {
 		count = 200
 	}
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible

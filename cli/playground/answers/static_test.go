@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"github.com/virtward/virtward/cli/playground/answers"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // TestSoakStatic builds the playground of the site, and uses it in Chromium: its answers to 200 random questions are those of this
 // process, which TestEqualsCommands compares with the commands. VIRTWARD_STATIC is a folder of a build to use, and VIRTWARD_SHOTS one
 // for pictures.
 func TestSoakStatic(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it needs Chromium: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	for _, program := range []string{"node", "npm", "chromium", "zstd"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("%s is not installed: apt-get install nodejs npm chromium zstd", program)

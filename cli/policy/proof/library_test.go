@@ -22,6 +22,7 @@ import (
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/convert"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // The classes of policies: converted completely, explained, and not about virtual machines.
@@ -460,7 +461,7 @@ func TestLibraryMutants(t *testing.T) {
 	for i := range all {
 		results := convert.Convert(env, all[i].objects(t), effective.AlwaysSet())
 		r := &results[len(results)-1]
-		if r.Written == nil || r.Policy == nil || all[i].Class != "" || !short(i) {
+		if r.Written == nil || r.Policy == nil || all[i].Class != "" || !inCI(i) {
 			continue
 		}
 		want, err := proof.Cases(env, r)
@@ -488,5 +489,5 @@ func TestLibraryMutants(t *testing.T) {
 	}
 }
 
-// short reports whether a policy is tested in CI, too.
-func short(i int) bool { return i%4 == 0 || os.Getenv("VIRTWARD_SOAK") != "" }
+// inCI reports whether a policy is tested in CI, too.
+func inCI(i int) bool { return i%4 == 0 || soak.On() }

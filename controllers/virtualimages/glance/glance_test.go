@@ -31,6 +31,7 @@ import (
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/test/glances"
 	"github.com/virtward/virtward/test/isolated"
+	"github.com/virtward/virtward/test/soak"
 	"github.com/virtward/virtward/virtualimages"
 )
 
@@ -587,9 +588,7 @@ func large(t *testing.T, size int) string {
 
 // TestSoakGlance streams 1 GiB to a real Glance. The memory includes that of the server of the file.
 func TestSoakGlance(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	const size, most = 1 << 30, 80_000
 	c := &cloud{endpoint: glances.Start(t), headers: glances.Identity, web: large(t, size)}
 	b, _ := c.backend(t)
@@ -611,9 +610,7 @@ func TestSoakGlance(t *testing.T) {
 // TestSoakMembers is why files are not uploaded to Glance: with its own policies, who may upload the file of an image must be a
 // member of the project of Virtward's account, and each member may delete the images of all namespaces.
 func TestSoakMembers(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	endpoint := glances.StartStrict(t)
 	account := func(user, project, roles string) *cloud {
 		return &cloud{endpoint: endpoint, web: files(t), headers: map[string]string{"X-Identity-Status": "Confirmed", "X-User-Id": user, "X-Project-Id": project, "X-Roles": roles}}
