@@ -188,7 +188,7 @@ func (m *mapper) nic(i *Item) {
 // medium is the Disk and the File that a device refers to; both are nil if it refers to none. Rejected tells that the reference does
 // not exist.
 func (m *mapper) medium(i *Item) (disk *Disk, file *File, rejected bool) {
-	ref := strings.TrimPrefix(strings.TrimPrefix(i.HostResource, "ovf:"), "/")
+	ref := strings.TrimLeft(strings.TrimPrefix(i.HostResource, "ovf:"), "/") // VirtualCenter 2.5 writes ovf://disk/ID
 	kind, id, found := strings.Cut(ref, "/")
 	switch {
 	case ref == "":

@@ -1,5 +1,7 @@
 package ovf
 
+import "strings"
+
 // The descriptors of this file are in the style of the programs that their names tell. All are written for these tests.
 
 const vmware = `<?xml version="1.0" encoding="UTF-8"?>
@@ -141,3 +143,10 @@ const version09 = `<?xml version="1.0" encoding="ISO-8859-1"?>
     </Section>
   </Content>
 </ovf:Envelope>`
+
+// virtualCenter has the sections of OVF 0.9 in the namespace of OVF 1, as VirtualCenter 2.5 wrote them.
+var virtualCenter = strings.NewReplacer(
+	`xmlns:ovf="http://www.vmware.com/schema/ovf/1/envelope"`, `xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:vmwovf="http://www.vmware.com/schema/ovf"`,
+	`ovf:version="0.9"`, `ovf:version="1.0"`,
+	">disk/disk1<", ">ovf://disk/disk1<",
+).Replace(version09)

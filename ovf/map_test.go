@@ -140,6 +140,8 @@ func TestDescriptors(t *testing.T) {
 		"OVF 2":                               {version2, nil, Options{}, "1x1 1024Mi bios ubuntu [images/root.qcow2 4096 nvme/virtio 1] a:virtio"},
 		"OVF 2 with a memory in bytes":        {version2, []string{"byte*2^30</rasd:AllocationUnits><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:VirtualQuantity>1<", "byte</rasd:AllocationUnits><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:VirtualQuantity>1073741825<"}, Options{}, "1x1 1025Mi bios ubuntu [images/root.qcow2 4096 nvme/virtio 1] a:virtio"},
 		"OVF 0.9":                             {version09, nil, Options{}, "1x1 256Mi bios linux [old.vmdk 1024 scsi/virtio 1] bridged:pcnet"},
+		"OVF 0.9 with a license":              {version09, []string{"<Content ", `<Section xsi:type="ovf:EulaSection_Type"><Info>x</Info><License>Be kind.</License></Section><Content `}, Options{}, "1x1 256Mi bios linux [old.vmdk 1024 scsi/virtio 1] bridged:pcnet needs=acceptEula"},
+		"VirtualCenter 2.5":                   {virtualCenter, nil, Options{}, "1x1 256Mi bios linux [old.vmdk 1024 scsi/virtio 1] bridged:pcnet"},
 		"several virtual systems":             {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystem ovf:id="other"/><VirtualSystem ovf:id="tide">`}, Options{}, "!SeveralVirtualSystems"},
 		"a virtual system of several":         {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystem ovf:id="other"/><VirtualSystem ovf:id="tide">`}, Options{VirtualSystem: "tide"}, tide},
 		"a virtual system in a collection":    {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystemCollection ovf:id="c"><Info/><EulaSection><License>x</License></EulaSection><VirtualSystem ovf:id="tide">`, `</VirtualSystem>`, `</VirtualSystem></VirtualSystemCollection>`}, Options{}, strings.Replace(tide, "DeviceDropped", "needs=acceptEula DeviceDropped", 1)},
@@ -227,7 +229,7 @@ func TestUTF16(t *testing.T) {
 // TestVersions holds the version and the producer of each dialect.
 func TestVersions(t *testing.T) {
 	for text, want := range map[string]string{
-		vmware: "1 vmware", virtualBox: "1 virtualbox", oVirt: "1 ovirt", xenServer: "1 xenserver", powerVC: "1 powervc", version2: "2 other", version09: "0.9 vmware",
+		vmware: "1 vmware", virtualBox: "1 virtualbox", oVirt: "1 ovirt", xenServer: "1 xenserver", powerVC: "1 powervc", version2: "2 other", version09: "0.9 vmware", virtualCenter: "1 vmware",
 	} {
 		d := parsed(t, text)
 		if got := d.Version + " " + d.Producer; got != want {
@@ -348,7 +350,7 @@ func TestParameterNames(t *testing.T) {
 
 // FuzzMap holds that no descriptor makes the package panic, that the output is bounded, and that each rejection has a reason.
 func FuzzMap(f *testing.F) {
-	for _, text := range []string{vmware, virtualBox, oVirt, xenServer, powerVC, version2, version09} {
+	for _, text := range []string{vmware, virtualBox, oVirt, xenServer, powerVC, version2, version09, virtualCenter} {
 		f.Add([]byte(text))
 	}
 	for _, c := range rejected() {

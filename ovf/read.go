@@ -20,8 +20,9 @@ func Parse(data []byte) (*Descriptor, error) {
 	}
 	d := &Descriptor{Version: version(parsed), Producer: producer(parsed), texts: map[string]string{}}
 	r := reader{d}
+	eulas := r.eulas(parsed.root, nil)
 	for _, e := range parsed.root.children {
-		r.envelope(e)
+		r.envelope(e, eulas)
 	}
 	r.check()
 	return d, nil
@@ -62,7 +63,7 @@ var producers = []struct{ part, name string }{
 }
 
 func producer(t *tree) string {
-	if t.root.child("Content") != nil && version(t) != "0.9" || strings.Count(t.root.attr("version"), ".") == 3 { // oVirt writes its own version
+	if t.root.child("Content") != nil && version(t) != "0.9" && !t.declares("vmware.com") || strings.Count(t.root.attr("version"), ".") == 3 { // oVirt writes its own version
 		return "ovirt"
 	}
 	for _, p := range producers {
@@ -102,7 +103,8 @@ var droppedSections = map[string]string{
 	"EnvironmentFilesSection":    "KubeVirt provides no OVF environment",
 }
 
-func (r reader) envelope(e *element) {
+// envelope reads a child of the envelope. Licenses beside the virtual systems, where OVF 0.9 has them, apply to each of them.
+func (r reader) envelope(e *element, eulas []text) {
 	switch kind(e) {
 	case "References":
 		r.files(e)
@@ -117,12 +119,12 @@ func (r reader) envelope(e *element) {
 	case "DeploymentOptionSection":
 		r.options(e)
 	case "VirtualSystem":
-		r.system(e, nil)
+		r.system(e, eulas)
 	case "VirtualSystemCollection":
-		r.collection(e, nil, 0)
+		r.collection(e, eulas, 0)
 	case "Strings":
 		r.strings(e)
-	case "Info":
+	case "Info", "EulaSection":
 	default:
 		r.unknown(e, &r.problems, &r.unsupported)
 	}
@@ -236,12 +238,7 @@ func (t text) in(messages map[string]string) string {
 
 // collection reads the virtual systems of a collection. Its licenses apply to each of them.
 func (r reader) collection(e *element, eulas []text, depth int) {
-	eulas = slices.Clip(eulas)
-	for _, c := range e.children {
-		if kind(c) == "EulaSection" {
-			eulas = append(eulas, r.eula(c)...)
-		}
-	}
+	eulas = r.eulas(e, eulas)
 	for _, c := range e.children {
 		switch kind(c) {
 		case "VirtualSystem":
@@ -255,6 +252,17 @@ func (r reader) collection(e *element, eulas []text, depth int) {
 			r.unknown(c, &r.problems, &r.unsupported)
 		}
 	}
+}
+
+// eulas are the licenses of an element, behind those of the elements around it.
+func (r reader) eulas(e *element, outer []text) []text {
+	found := slices.Clip(outer)
+	for _, c := range e.children {
+		if kind(c) == "EulaSection" {
+			found = append(found, r.eula(c)...)
+		}
+	}
+	return found
 }
 
 func (r reader) eula(e *element) []text {
