@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/virtward/virtward/cli/appliances"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/printers"
-	"github.com/virtward/virtward/cli/scratch"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/appliance"
 	"github.com/virtward/virtward/sources"
@@ -70,20 +70,11 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// file is an open file with its size.
-type file struct {
-	*os.File
-	size int64
-}
-
-// Size is that of the file in bytes.
-func (f file) Size() int64 { return f.size }
-
 // options are those of an inspection.
 func (c *choices) options() (appliance.Options, error) {
 	o := appliance.Options{
 		Options:     ovf.Options{VirtualSystem: c.system, DeploymentOption: c.option, Lax: c.lax},
-		HeadersOnly: !c.verify, Scratch: newScratch,
+		HeadersOnly: !c.verify, Scratch: appliances.NewScratch,
 	}
 	if c.authorities == "" {
 		return o, nil
@@ -124,73 +115,25 @@ func (c *choices) read(cmd *cobra.Command, name string) (*appliance.Appliance, e
 }
 
 func (c *choices) readFile(name string) (*appliance.Appliance, error) {
-	data, err := openFile(name)
+	file, err := appliances.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	defer data.Close()
-	archive, compression, err := decompressed(data)
-	if err != nil {
+	defer file.Close()
+	if err := file.Decompress(func(r io.Reader) io.Reader { return r }); err != nil {
 		return nil, err
 	}
-	if compression != "" {
-		defer remove(archive) //nolint:errcheck // a temporary file
-	}
-	folder, err := os.OpenRoot(filepath.Dir(name)) // links that leave the folder are not followed
-	if err != nil {
-		return nil, err
-	}
-	defer folder.Close()
-	var opened []io.Closer
-	defer func() {
-		for _, o := range opened {
-			o.Close()
-		}
-	}()
 	o, err := c.options()
 	if err != nil {
 		return nil, err
 	}
-	o.Sibling = func(name string) (appliance.Data, error) {
-		f, err := folder.Open(filepath.FromSlash(name))
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		opened = append(opened, f)
-		return sized(f)
-	}
-	found, err := appliance.Inspect(filepath.Base(name), archive, o)
+	o.Sibling = file.Beside
+	found, err := appliance.Inspect(filepath.Base(name), file.Data(), o)
 	if found != nil {
-		found.Package.Compression = compression
+		found.Package.Compression = file.Compression
 	}
 	return found, err
 }
-
-func openFile(name string) (file, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return file{}, err
-	}
-	return sized(f)
-}
-
-func sized(f *os.File) (file, error) {
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", f.Name())
-	}
-	if err != nil {
-		f.Close()
-		return file{}, err
-	}
-	return file{f, info.Size()}, nil
-}
-
-// newScratch is a place for a decompressed disk.
-func newScratch() (appliance.Scratch, error) { return scratch.New() }
 
 // verdict is the error of a package that is not importable.
 func verdict(name string, found *appliance.Appliance) error {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/cli/appliances"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/cli/uploadproxy"
@@ -62,6 +63,10 @@ anything. Then it creates a DataVolume for each disk, uploads the disks through 
 which then owns the disks. It repeats the upload of a disk whose connection breaks. If the command ends before the template is complete,
 run it again with the same flags: it uploads the disks that CDI does not have yet.
 
+The file is an OVA, or an OVF descriptor whose files are beside it: in the same folder, and no links that leave it. An OVA that is
+compressed as a whole with gzip, bzip2 or zstd is decompressed into a temporary file, in the folder that TMPDIR names. Decompress one of
+xz first.
+
 ova inspect shows before what comes out, and which choices a file offers. You need permission to create
 virtualmachinetemplateimports, virtualmachinetemplates and datavolumes in the namespace, and to get the Secret and the ConfigMap that
 you name. For a file, you need permission to create and get virtualmachinetemplates, to create, get and patch datavolumes, to create
@@ -75,6 +80,9 @@ uploadtokenrequests.upload.cdi.kubevirt.io, and to get the cdiconfig config, unl
 
   # Upload an appliance of this machine
   PROGRAM template import harbour-light.ova -n templates --network Sea=lab/sea
+
+  # Upload a descriptor and the disks beside it, which have the digests of its manifest
+  PROGRAM template import appliances/harbour-light.ovf -n templates --verify Require
 
   # Import a template of a registry with its disks
   PROGRAM template import oci://registry.example.com/templates/web:v1 -n templates --platform arm64 --secret registry-login --watch`),
@@ -184,10 +192,10 @@ func (i *importing) local() error {
 		return options.Usagef("--secret and --cert-configmap are for a server or a registry, and %s is a file", i.from)
 	case i.hasTTL:
 		return options.Usagef("--ttl is for an import in the cluster: a file is uploaded without one")
-	case strings.EqualFold(filepath.Ext(i.from), ".ovf"):
-		return options.Usagef("%s: pack the descriptor and its files into an OVA: tar -cf appliance.ova DESCRIPTOR FILES", i.from)
+	case strings.EqualFold(filepath.Ext(i.from), ".ovf") && i.spec.Checksum != "":
+		return options.Usagef("--checksum is for an appliance in one file: the manifest beside %s has the digests of all files, and --verify Require requires it", i.from)
 	}
-	i.name = ovf.Name(ovf.FileName(filepath.Base(i.from)))
+	i.name = ovf.Name(appliances.Name(i.from))
 	return nil
 }
 

@@ -95,7 +95,6 @@ func TestImportRejects(t *testing.T) {
 		"":                    "name one URL, artifact or file",
 		"absent.ova":          "open absent.ova: no such file",
 		"ftp://a/b.ova":       "ftp://a/b.ova: name a file of this machine, or a URL with the scheme http, https or oci",
-		"a.ovf":               "a.ovf: pack the descriptor and its files into an OVA",
 		"oci://example.com/a": "name a tag or a digest",
 		"oci://a:1":           "names no registry",
 		"oci://example.com/a:1 --checksum sha256:0":  "--checksum: name the digest of an artifact in the reference",

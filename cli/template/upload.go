@@ -23,8 +23,8 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/cli/appliances"
 	"github.com/virtward/virtward/cli/options"
-	"github.com/virtward/virtward/cli/scratch"
 	"github.com/virtward/virtward/cli/uploadproxy"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/ovf"
@@ -46,10 +46,12 @@ const (
 type uploading struct {
 	*importing
 
-	file    *uploadproxy.File
+	file    *appliances.File
 	outcome *imports.Outcome
 	// digest is that of the file, and id the value of labelUpload.
 	digest, id string
+	// bare tells that the file is a descriptor, and its disks are beside it.
+	bare bool
 
 	of                 *v1beta1.VirtualMachineTemplateImport
 	cluster            *offline.Cluster
@@ -69,11 +71,14 @@ func (i *importing) upload(ctx context.Context, namespace string) error {
 	}
 	u := &uploading{importing: i, of: i.described(namespace), pause: watchPause}
 	var err error
-	if u.file, err = uploadproxy.Open(i.from); err != nil {
+	if u.file, err = appliances.Open(i.from); err != nil {
 		return err //nolint:wrapcheck // it names the file
 	}
 	defer u.file.Close()
 	if err := u.inspect(ctx); err != nil {
+		return err
+	}
+	if err := u.identify(ctx); err != nil {
 		return err
 	}
 	if err := u.connect(ctx); err != nil {
@@ -100,10 +105,17 @@ func (u *uploading) inspect(ctx context.Context) error {
 	if err := u.sum(ctx); err != nil {
 		return err
 	}
+	through, end := u.metered(ctx, "decompressing", u.file.Size)
+	err := u.file.Decompress(through)
+	end()
+	if err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
 	read := imports.Options(u.of)
 	read.HeadersOnly = u.of.Spec.Verify == v1beta1.ImportVerifySkip
-	read.Scratch = func() (appliance.Scratch, error) { return scratch.New() }
-	found, err := appliance.Inspect(filepath.Base(u.from), io.NewSectionReader(u.file, 0, u.file.Size), read)
+	read.Scratch = appliances.NewScratch
+	read.Sibling = u.beside
+	found, err := appliance.Inspect(filepath.Base(u.from), u.file.Data(), read)
 	switch {
 	case errors.Is(err, ovf.ErrChoice):
 		return options.Usagef("%s: %w: ova inspect lists them", u.from, err)
@@ -116,6 +128,7 @@ func (u *uploading) inspect(ctx context.Context) error {
 		}
 		return fmt.Errorf("%s: %s", u.from, texts.First(all, 10))
 	}
+	u.bare = found.Package.Format == appliance.FormatOVF
 	u.outcome = imports.Evaluate(u.of, found)
 	for _, w := range u.outcome.Warnings {
 		fmt.Fprintf(u.program.Streams.ErrOut, "warning: %s\n", texts.OneLine(w))
@@ -123,8 +136,44 @@ func (u *uploading) inspect(ctx context.Context) error {
 	if u.outcome.Fault != nil {
 		return fmt.Errorf("%s: %s", u.from, flagsOfFields.Replace(u.outcome.Fault.Message))
 	}
-	sum := sha256.Sum256([]byte(u.digest + " " + u.outcome.Plan))
-	u.id = hex.EncodeToString(sum[:16])
+	for i := range u.outcome.Disks {
+		if f := &u.outcome.Disks[i].File; f.Compression != "" && f.Format == "" { // its header is not known
+			return fmt.Errorf("%s: the disk %s is compressed, so --verify Skip is not possible: use IfPresent", u.from, texts.Shorten(texts.OneLine(f.Href), 100))
+		}
+	}
+	return nil
+}
+
+// beside opens a file beside a descriptor, which is not in a folder below it.
+func (u *uploading) beside(name string) (appliance.Data, error) {
+	if strings.Contains(name, "/") {
+		return nil, &ovf.Rejection{
+			Reason: ovf.UnsafeReference, Element: texts.Shorten(name, 256), Message: "the file is not in the folder of the descriptor",
+			Remedy: "move it there, and correct the descriptor and the manifest, or pack them into an OVA",
+		}
+	}
+	return u.file.Beside(name) //nolint:wrapcheck // it names the file
+}
+
+// identify computes the value of labelUpload from the file, what it becomes, and the files of disks beside it.
+func (u *uploading) identify(ctx context.Context) error {
+	id := sha256.New()
+	id.Write([]byte(u.digest + " " + u.outcome.Plan))
+	for n := range u.outcome.Disks {
+		if !u.bare {
+			break
+		}
+		for _, section := range u.sections(&u.outcome.Disks[n]) {
+			through, end := u.metered(ctx, "reading", section.Size)
+			sum, err := section.File.Whole().Sum(sha256.New(), through)
+			end()
+			if err != nil {
+				return err //nolint:wrapcheck // it names the file
+			}
+			id.Write([]byte(" " + sum))
+		}
+	}
+	u.id = hex.EncodeToString(id.Sum(nil)[:16])
 	return nil
 }
 
@@ -136,14 +185,14 @@ var flagsOfFields = strings.NewReplacer(
 
 // sum computes the digest of the file, and compares it with --checksum.
 func (u *uploading) sum(ctx context.Context) error {
-	meter := options.NewMeter(u.program.Streams.ErrOut, "reading", u.file.Size)
-	defer meter.End()
+	through, end := u.metered(ctx, "reading", u.file.Size)
+	defer end()
 	whole, long := sha256.New(), sha512.New()
 	to := io.Writer(whole)
 	if strings.HasPrefix(u.spec.Checksum, "sha512:") {
 		to = io.MultiWriter(whole, long)
 	}
-	if _, err := io.Copy(to, meter.Reader(ctx, io.NewSectionReader(u.file, 0, u.file.Size))); err != nil {
+	if _, err := io.Copy(to, through(io.NewSectionReader(u.file, 0, u.file.Size))); err != nil {
 		return fmt.Errorf("reading %s: %w", u.from, err)
 	}
 	u.digest = "sha256:" + hex.EncodeToString(whole.Sum(nil))
@@ -155,6 +204,12 @@ func (u *uploading) sum(ctx context.Context) error {
 		return fmt.Errorf("--checksum: %s has %s", u.from, found)
 	}
 	return nil
+}
+
+// metered returns a function whose reader shows how much was read, and ends with the context. Call end.
+func (u *uploading) metered(ctx context.Context, what string, size int64) (through func(io.Reader) io.Reader, end func()) {
+	meter := options.NewMeter(u.program.Streams.ErrOut, what, size)
+	return func(from io.Reader) io.Reader { return meter.Reader(ctx, from) }, meter.End
 }
 
 // connect finds the cluster and its proxy, so that nothing is created that cannot be uploaded.
@@ -285,8 +340,8 @@ func (u *uploading) disk(ctx context.Context, disk *imports.Disk) error {
 	if err != nil || volume.Status.Phase == cdiv1beta1.Succeeded {
 		return err
 	}
-	part := u.file.Part(sections(disk)...)
-	shown := uploadproxy.NewProgress(u.program.Streams.ErrOut, disk.Name, part.Size)
+	content := uploadproxy.Join(u.sections(disk)...)
+	shown := uploadproxy.NewProgress(u.program.Streams.ErrOut, disk.Name, content.Size)
 	to := u.proxy
 	to.Sent = shown.Sent
 	to.Token = func(ctx context.Context) (string, error) {
@@ -301,7 +356,7 @@ func (u *uploading) disk(ctx context.Context, disk *imports.Disk) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it says which flag is wrong
 	}
-	_, err = client.Send(ctx, part)
+	_, err = client.Send(ctx, content)
 	shown.End()
 	if err != nil && !uploadproxy.Done(err) {
 		return fmt.Errorf("uploading %s: %w", disk.Name, err)
@@ -314,11 +369,11 @@ func (u *uploading) disk(ctx context.Context, disk *imports.Disk) error {
 // maxUploadRestarts is the number of failures of CDI's upload server after which a disk has failed.
 const maxUploadRestarts = 3
 
-// sections are where a disk is in the archive.
-func sections(disk *imports.Disk) []uploadproxy.Section {
-	var all []uploadproxy.Section
-	for _, p := range disk.File.Parts {
-		all = append(all, uploadproxy.Section{Offset: p.Offset, Size: p.Size})
+// sections are where a disk is in the archive, or beside the descriptor.
+func (u *uploading) sections(disk *imports.Disk) []uploadproxy.Section {
+	all := make([]uploadproxy.Section, len(disk.File.Parts))
+	for i := range disk.File.Parts {
+		all[i] = u.file.Part(&disk.File.Parts[i])
 	}
 	return all
 }

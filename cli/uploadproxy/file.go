@@ -12,60 +12,101 @@ import (
 	"time"
 )
 
-// File is a file that is uploaded, or a part of it, as the file was when it was opened.
+// File is a file of this machine, as it was when it was opened.
 type File struct {
 	*os.File
 
-	// Size is the number of bytes that are uploaded.
-	Size int64
-	// sections are uploaded one behind the other. Without them, it is the whole file.
-	sections []Section
-	// whole is the size of the file.
-	whole    int64
+	// Size is the number of bytes.
+	Size     int64
 	modified time.Time
 }
 
-// Section is a part of a file, in bytes.
-type Section struct{ Offset, Size int64 }
+// Whole is the content of the file.
+func (f *File) Whole() *Content { return Join(Section{f, 0, f.Size}) }
 
-// Part is what sections of the file have, one behind the other.
-func (f *File) Part(sections ...Section) *File {
-	part := &File{File: f.File, sections: sections, whole: f.whole, modified: f.modified}
-	for _, s := range sections {
-		part.Size += s.Size
-	}
-	return part
+// Section is a part of a file, in bytes.
+type Section struct {
+	File         *File
+	Offset, Size int64
 }
 
-// content reads what is uploaded.
-func (f *File) content() io.Reader {
-	if f.sections == nil {
-		return io.NewSectionReader(f, 0, f.whole)
+// Content is what is uploaded: sections of files, one behind the other.
+type Content struct {
+	// Size is the number of bytes.
+	Size     int64
+	sections []Section
+}
+
+// Join is what sections have, one behind the other.
+func Join(sections ...Section) *Content {
+	c := &Content{sections: sections}
+	for _, s := range sections {
+		c.Size += s.Size
 	}
-	all := make([]io.Reader, len(f.sections))
-	for i, s := range f.sections {
-		all[i] = io.NewSectionReader(f, s.Offset, s.Size)
+	return c
+}
+
+// read reads what is uploaded, from its begin.
+func (c *Content) read() io.Reader {
+	all := make([]io.Reader, len(c.sections))
+	for i, s := range c.sections {
+		all[i] = io.NewSectionReader(s.File, s.Offset, s.Size)
 	}
 	return io.MultiReader(all...)
 }
 
+// Sum is the checksum of what is uploaded, in hex. The hash is empty. The function, which can be nil, returns a reader of the same bytes.
+func (c *Content) Sum(with hash.Hash, through func(io.Reader) io.Reader) (string, error) {
+	from := c.read()
+	if through != nil {
+		from = through(from)
+	}
+	if _, err := io.Copy(with, from); err != nil {
+		return "", fmt.Errorf("reading %s: %w", c.sections[0].File.Name(), err)
+	}
+	return hex.EncodeToString(with.Sum(nil)), nil
+}
+
+// unchanged returns an error if another program wrote one of the files.
+func (c *Content) unchanged() error {
+	for _, s := range c.sections {
+		if err := s.File.Unchanged(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Open opens a file. It returns an error for a folder, a device or a pipe: an upload can begin again, and states its size.
 func Open(name string) (*File, error) {
-	file, err := os.Open(name)
+	return open(name, os.Stat, os.Open)
+}
+
+// OpenIn opens a file of a folder, as Open does. Links that leave the folder are errors.
+func OpenIn(folder *os.Root, name string) (*File, error) {
+	return open(name, folder.Stat, folder.Open)
+}
+
+func open(name string, stat func(string) (os.FileInfo, error), open func(string) (*os.File, error)) (*File, error) {
+	irregular := fmt.Errorf("%s is not a regular file", name)
+	if info, err := stat(name); err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for its writer
+		return nil, irregular
+	}
+	file, err := open(name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", name)
+		err = irregular
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &File{File: file, Size: info.Size(), whole: info.Size(), modified: info.ModTime()}, nil
+	return &File{File: file, Size: info.Size(), modified: info.ModTime()}, nil
 }
 
-// Ends returns the first and the last bytes of a whole file.
+// Ends returns the first and the last bytes of a file.
 func (f *File) Ends(first, last int64) (head, tail []byte, err error) {
 	head, tail = make([]byte, min(first, f.Size)), make([]byte, min(last, f.Size))
 	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -77,33 +118,25 @@ func (f *File) Ends(first, last int64) (head, tail []byte, err error) {
 	return head, tail, nil
 }
 
-// Sum is the checksum of what is uploaded, in hex. The hash is empty.
-func (f *File) Sum(with hash.Hash) (string, error) {
-	if _, err := io.Copy(with, f.content()); err != nil {
-		return "", fmt.Errorf("reading %s: %w", f.Name(), err)
-	}
-	return hex.EncodeToString(with.Sum(nil)), nil
-}
-
-// unchanged returns an error if another program wrote the file.
-func (f *File) unchanged() error {
+// Unchanged returns an error if another program wrote the file.
+func (f *File) Unchanged() error {
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", f.Name(), err)
 	}
-	if info.Size() != f.whole || !info.ModTime().Equal(f.modified) {
-		return fmt.Errorf("%s changed while it was uploaded", f.Name())
+	if info.Size() != f.Size || !info.ModTime().Equal(f.modified) {
+		return fmt.Errorf("%s changed while it was read", f.Name())
 	}
 	return nil
 }
 
-// body is the file in one request. The last bytes are sent only if the file did not change before, so that CDI never completes an
-// image of two versions.
+// body is the content in one request. The last bytes are sent only if no file changed before, so that CDI never completes an image of
+// two versions.
 type body struct {
-	file *File
-	from io.Reader
-	sum  hash.Hash
-	sent func(bytes int64)
+	content *Content
+	from    io.Reader
+	sum     hash.Hash
+	sent    func(bytes int64)
 	// ended is why the request ends before the file; nil while it does not. A request that ended sends no more.
 	ended func() error
 	// stalled fires if the proxy takes nothing for some time.
@@ -114,9 +147,9 @@ type body struct {
 	failure atomic.Pointer[error]
 }
 
-func newBody(file *File, stall time.Duration, ended func() error, stalled func(), sent func(int64)) *body {
+func newBody(content *Content, stall time.Duration, ended func() error, stalled func(), sent func(int64)) *body {
 	return &body{
-		file: file, from: file.content(), sum: sha256.New(), sent: sent, ended: ended,
+		content: content, from: content.read(), sum: sha256.New(), sent: sent, ended: ended,
 		stall: stall, stalled: time.AfterFunc(stall, stalled),
 	}
 }
@@ -127,14 +160,14 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := b.from.Read(p)
-	if errors.Is(err, io.EOF) && b.offset.Load() < b.file.Size {
-		err = b.file.unchanged()
+	if errors.Is(err, io.EOF) && b.offset.Load() < b.content.Size {
+		err = b.content.unchanged()
 		if err == nil {
 			err = io.ErrUnexpectedEOF
 		}
 	}
-	if b.offset.Load()+int64(n) == b.file.Size {
-		if changed := b.file.unchanged(); changed != nil {
+	if b.offset.Load()+int64(n) == b.content.Size {
+		if changed := b.content.unchanged(); changed != nil {
 			n, err = 0, changed
 		}
 	}
@@ -165,7 +198,7 @@ func (b *body) failed() error {
 	return nil
 }
 
-func (b *body) complete() bool { return b.offset.Load() == b.file.Size }
+func (b *body) complete() bool { return b.offset.Load() == b.content.Size }
 
 // checksum is that of a file that was read to its end.
 func (b *body) checksum() string { return "sha256:" + hex.EncodeToString(b.sum.Sum(nil)) }

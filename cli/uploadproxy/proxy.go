@@ -106,11 +106,11 @@ func (c *Client) Reach(ctx context.Context) error {
 	return err
 }
 
-// Send uploads a file, and returns its checksum. It repeats requests that CDI was not ready for, and those that broke off, from the
-// start of the file.
-func (c *Client) Send(ctx context.Context, file *File) (checksum string, err error) {
+// Send uploads what files have, and returns its checksum. It repeats requests that CDI was not ready for, and those that broke off, from
+// the start.
+func (c *Client) Send(ctx context.Context, content *Content) (checksum string, err error) {
 	defer c.http.CloseIdleConnections()
-	t := &try{Client: c, file: file}
+	t := &try{Client: c, content: content}
 	for {
 		checksum, err = t.once(ctx)
 		if err == nil || !t.repeats(err) {
@@ -133,9 +133,9 @@ func (c *Client) Send(ctx context.Context, file *File) (checksum string, err err
 type try struct {
 	*Client
 
-	file  *File
-	token string
-	path  string
+	content *Content
+	token   string
+	path    string
 	// pause is the time before the next repetition.
 	pause time.Duration
 	// unready, sent and rejected count requests that failed: before the file was sent, afterwards, and because of the token.
@@ -172,7 +172,7 @@ func (t *try) once(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	from := newBody(t.file, t.Stall, func() error { return context.Cause(ctx) }, func() { cancel(errStalled) }, t.Sent)
+	from := newBody(t.content, t.Stall, func() error { return context.Cause(ctx) }, func() { cancel(errStalled) }, t.Sent)
 	defer from.stalled.Stop()
 	response, err := t.request(ctx, http.MethodPost, t.path, from)
 	switch {
@@ -224,7 +224,7 @@ func (t *try) request(ctx context.Context, method, path string, from *body) (*ht
 		request.Header.Set("Authorization", "Bearer "+t.token)
 	}
 	if from != nil {
-		request.Body, request.ContentLength = from, t.file.Size
+		request.Body, request.ContentLength = from, t.content.Size
 		request.Header.Set("Content-Type", "application/octet-stream")
 	}
 	return t.http.Do(request) //nolint:wrapcheck // the caller names it

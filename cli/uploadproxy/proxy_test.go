@@ -39,7 +39,7 @@ func opened(t *testing.T) (*uploadproxy.File, string) {
 	file, err := uploadproxy.Open(name)
 	must(t, err)
 	t.Cleanup(func() { must(t, file.Close()) })
-	sum, err := file.Sum(sha256.New())
+	sum, err := file.Whole().Sum(sha256.New(), nil)
 	must(t, err)
 	return file, "sha256:" + sum
 }
@@ -129,7 +129,7 @@ func TestSend(t *testing.T) {
 			file, want := opened(t)
 			client, err := uploadproxy.New(*options)
 			must(t, err)
-			got, err := client.Send(t.Context(), file)
+			got, err := client.Send(t.Context(), file.Whole())
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) || strings.ContainsRune(err.Error(), '\x1b') || proxy.Received(volume) != nil {
 					t.Errorf("%v, want %s", err, test.err)
@@ -174,7 +174,7 @@ func TestProgress(t *testing.T) {
 	}
 	client, err := uploadproxy.New(*options)
 	must(t, err)
-	_, err = client.Send(t.Context(), file)
+	_, err = client.Send(t.Context(), file.Whole())
 	must(t, err)
 	if last != file.Size {
 		t.Errorf("%d of %d", last, file.Size)
@@ -200,7 +200,7 @@ func TestChanges(t *testing.T) {
 			}
 			client, err := uploadproxy.New(*options)
 			must(t, err)
-			if _, err = client.Send(t.Context(), file); err == nil || !strings.Contains(err.Error(), "changed while it was uploaded") {
+			if _, err = client.Send(t.Context(), file.Whole()); err == nil || !strings.Contains(err.Error(), "changed while it was read") {
 				t.Error(err)
 			}
 			if received := proxy.Received(volume); received != nil {
@@ -222,16 +222,16 @@ func TestInterrupted(t *testing.T) {
 	}
 	client, err := uploadproxy.New(*options)
 	must(t, err)
-	if _, err := client.Send(ctx, file); !errors.Is(err, context.Canceled) {
+	if _, err := client.Send(ctx, file.Whole()); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if proxy.Received(volume) != nil {
 		t.Error("a part is complete")
 	}
-	if got, err := client.Send(t.Context(), file); err != nil || got != want {
+	if got, err := client.Send(t.Context(), file.Whole()); err != nil || got != want {
 		t.Errorf("%s, %v", got, err)
 	}
-	if _, err := client.Send(t.Context(), file); !uploadproxy.Done(err) {
+	if _, err := client.Send(t.Context(), file.Whole()); !uploadproxy.Done(err) {
 		t.Errorf("once more: %v", err)
 	}
 }
@@ -276,7 +276,7 @@ func TestPart(t *testing.T) {
 	whole, _ := opened(t)
 	content, err := os.ReadFile(whole.Name())
 	must(t, err)
-	part := whole.Part(uploadproxy.Section{Offset: 1 << 20, Size: 1<<20 + 7}, uploadproxy.Section{Offset: 512, Size: 300_000})
+	part := uploadproxy.Join(uploadproxy.Section{File: whole, Offset: 1 << 20, Size: 1<<20 + 7}, uploadproxy.Section{File: whole, Offset: 512, Size: 300_000})
 	sum := sha256.Sum256(append(bytes.Clone(content[1<<20:2<<20+7]), content[512:512+300_000]...))
 	want := "sha256:" + hex.EncodeToString(sum[:])
 	proxy, options := proxied(t)
@@ -297,7 +297,7 @@ func TestPart(t *testing.T) {
 	proxy, options = proxied(t)
 	c, err = uploadproxy.New(*options)
 	must(t, err)
-	if _, err := c.Send(t.Context(), part); err == nil || !strings.Contains(err.Error(), "changed while it was uploaded") || proxy.Received(volume) != nil {
+	if _, err := c.Send(t.Context(), part); err == nil || !strings.Contains(err.Error(), "changed while it was read") || proxy.Received(volume) != nil {
 		t.Errorf("a file that changed: %v, %+v", err, proxy.Received(volume))
 	}
 }

@@ -81,7 +81,7 @@ func (t *transfer) send(ctx context.Context, waiting *unstructured.Unstructured)
 		return "", errComplete
 	}
 	defer t.line.End()
-	return t.proxy.Send(ctx, t.file) //nolint:wrapcheck // the caller wraps it
+	return t.proxy.Send(ctx, t.file.Whole()) //nolint:wrapcheck // the caller wraps it
 }
 
 // claim creates the image, or finds the one that an earlier upload created.

@@ -170,7 +170,7 @@ func (u *upload) verify(file *uploadproxy.File) error {
 		return nil
 	}
 	algorithm, want, _ := strings.Cut(u.checksum, ":")
-	sum, err := file.Sum(map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New}[algorithm]())
+	sum, err := file.Whole().Sum(map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New}[algorithm](), nil)
 	if err == nil && sum != want {
 		err = fmt.Errorf("--checksum: %s has %s:%s", u.file, algorithm, sum)
 	}

@@ -156,7 +156,7 @@ func (in *inspection) run(name string, data Data) (err error) {
 
 func (in *inspection) readDescriptor() error {
 	all := in.source.members
-	if in.source.format == formatOVA {
+	if in.source.format == FormatOVA {
 		all = in.source.withExtension(".ovf")
 	}
 	switch {
@@ -334,7 +334,7 @@ func (in *inspection) checkFiles() error {
 		switch {
 		case err != nil:
 			return err
-		case len(parts) == 0 && in.source.format == formatOVA:
+		case len(parts) == 0 && in.source.format == FormatOVA:
 			in.problems.Reject(ovf.MissingFile, f.Element, "the archive has no file "+strconv.Quote(texts.Shorten(f.Href, 120)), "add the file")
 		case len(parts) == 0:
 			in.problems.Warn(ovf.FileAbsent, f.Element, "the file "+strconv.Quote(texts.Shorten(f.Href, 120))+" is not beside the descriptor: its image is not inspected")

@@ -36,9 +36,10 @@ type source struct {
 	sibling func(name string) (Data, error)
 }
 
+// The formats of packages.
 const (
-	formatOVA = "OVA"
-	formatOVF = "OVF"
+	FormatOVA = "OVA"
+	FormatOVF = "OVF"
 )
 
 // tarBlock is the size of a header of tar in bytes.
@@ -58,16 +59,16 @@ func open(name string, data Data, sibling func(string) (Data, error), remote boo
 		return nil, fmt.Errorf("reading the file: %w", err)
 	}
 	if looksLikeXML(head) {
-		return &source{format: formatOVF, members: []member{{path.Base(strings.ReplaceAll(name, `\`, "/")), data, 0}}, sibling: sibling}, nil
+		return &source{format: FormatOVF, members: []member{{path.Base(strings.ReplaceAll(name, `\`, "/")), data, 0}}, sibling: sibling}, nil
 	}
 	if kind := virtualimages.Inspect(head, nil).Compressed; kind != "" {
-		remedy := "decompress it first"
+		remedy := "decompress it first" + map[string]string{"xz": ": xz -d FILE", "zip": ": unzip FILE"}[kind]
 		if remote {
 			remedy = "download and decompress it first: a compressed archive is not read by ranges"
 		}
 		return nil, rejection(ovf.NotAnArchive, name, "the file is compressed with "+kind, remedy)
 	}
-	s := &source{format: formatOVA}
+	s := &source{format: FormatOVA}
 	return s, s.index(data)
 }
 

@@ -3,9 +3,12 @@ package templates
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -141,6 +144,8 @@ func TestUploadedAppliance(t *testing.T) {
 	t.Run("connections that break", u.broken)
 	t.Run("killed", u.killed)
 	t.Run("names that are taken", u.taken)
+	t.Run("a descriptor with files beside it", u.bare)
+	t.Run("a compressed archive", u.compressed)
 }
 
 // withoutRights: nothing is created without create on DataVolumes, and nothing is sent without create on tokens.
@@ -300,4 +305,65 @@ func (u *uploading) taken(t *testing.T) {
 	if code, _, errOut = u.call(t.Context()); code != 1 || !strings.Contains(errOut, "the file does not have the digest of the manifest") || len(u.proxy.Requests()) > 0 {
 		t.Errorf("code %d: %s, requests %v", code, errOut, u.proxy.Requests())
 	}
+}
+
+// bare: the disks of a descriptor are those beside it. The same command continues only while all files are the same.
+func (u *uploading) bare(t *testing.T) {
+	ova := u.file
+	defer func() { u.file = ova }()
+	folder := t.TempDir()
+	archive, err := os.Open(ova)
+	must(t, err)
+	defer archive.Close()
+	files := tar.NewReader(archive)
+	for {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		must(t, err)
+		content, err := io.ReadAll(files)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(folder, filepath.Base(header.Name)), content, 0o600))
+	}
+	u.file = filepath.Join(folder, "harbour.ovf")
+	must(t, os.Remove(filepath.Join(folder, "harbour.mf"))) // it is not what the second call is compared with
+	for range 2 {
+		if code, out, errOut := u.call(t.Context(), "bare"); code != 0 || out != "virtualmachinetemplate.template.kubevirt.io/bare\n" {
+			t.Fatalf("code %d: %s%s", code, out, errOut)
+		}
+	}
+	u.complete(t, "bare")
+	first := filepath.Join(folder, "harbour-disk1.vmdk")
+	before, err := os.Stat(first)
+	must(t, err)
+	var other bytes.Buffer
+	must(t, vmdk.Write(&other, bytes.NewReader(bytes.Repeat([]byte("disk 7"), 3<<20)[:3<<20]), 3<<20, "harbour-disk1.vmdk"))
+	must(t, os.WriteFile(first, other.Bytes(), 0o600))
+	if int64(other.Len()) != before.Size() {
+		t.Fatalf("the other disk has %d bytes, not %d", other.Len(), before.Size())
+	}
+	if code, _, errOut := u.call(t.Context(), "bare"); code != 1 || !strings.Contains(errOut, "exists, and is not of this file and these flags") {
+		t.Errorf("another disk: code %d: %s", code, errOut)
+	}
+}
+
+// compressed: the digest is that of the file, and the disks are those in it.
+func (u *uploading) compressed(t *testing.T) {
+	ova := u.file
+	defer func() { u.file = ova }()
+	content, err := os.ReadFile(ova)
+	must(t, err)
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, err = z.Write(content)
+	must(t, err)
+	must(t, z.Close())
+	u.file = filepath.Join(t.TempDir(), "squeezed.ova.gz")
+	must(t, os.WriteFile(u.file, out.Bytes(), 0o600))
+	sum := fmt.Sprintf("sha256:%x", sha256.Sum256(out.Bytes()))
+	if code, out, errOut := u.call(t.Context(), "--checksum", sum); code != 0 || out != "virtualmachinetemplate.template.kubevirt.io/squeezed\n" {
+		t.Fatalf("code %d: %s%s", code, out, errOut)
+	}
+	u.complete(t, "squeezed")
 }

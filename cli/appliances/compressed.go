@@ -1,4 +1,4 @@
-package ova
+package appliances
 
 import (
 	"compress/bzip2"
@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/virtward/virtward/cli/scratch"
+	"github.com/virtward/virtward/cli/uploadproxy"
 	"github.com/virtward/virtward/virtualimages"
 )
 
@@ -20,15 +20,15 @@ const maxDecompressed = 256 << 30
 // maxWindow bounds the memory of the decompression of zstd in bytes.
 const maxWindow = 128 << 20
 
-// decompressed is a temporary file with the archive in a compressed file, and the compression. Of a file that is not compressed, or in a
-// way that is not supported, it is the file itself.
-func decompressed(f file) (file, string, error) {
-	head := make([]byte, min(f.size, 512))
+// Decompress decompresses an archive that is compressed as a whole. It does nothing with another file, and with one whose compression is
+// not supported, which the inspection rejects. The function returns a reader of the same bytes.
+func (f *File) Decompress(through func(io.Reader) io.Reader) error {
+	head := make([]byte, min(f.Size, 512))
 	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
-		return file{}, "", err
+		return fmt.Errorf("reading %s: %w", f.Name(), err)
 	}
 	kind := virtualimages.Inspect(head, nil).Compressed
-	source := io.NewSectionReader(f, 0, f.size)
+	source := through(io.NewSectionReader(f, 0, f.Size))
 	var content io.Reader
 	var err error
 	switch kind {
@@ -42,27 +42,32 @@ func decompressed(f file) (file, string, error) {
 			defer z.Close()
 			content = z
 		}
-	default: // the inspection says what to do with others
-		return f, "", nil
+	default:
+		return nil
 	}
 	if err != nil {
-		return file{}, "", fmt.Errorf("%s: the archive is not compressed with %s, although it begins so", f.Name(), kind)
+		return fmt.Errorf("%s: the archive is not compressed with %s, although it begins so", f.Name(), kind)
 	}
 	to, err := scratch.New()
 	if err != nil {
-		return file{}, "", err //nolint:wrapcheck // it names the folder
+		return err //nolint:wrapcheck // it names the folder
 	}
 	n, err := io.Copy(to, io.LimitReader(content, maxDecompressed+1))
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%s: decompressing the archive: %w", f.Name(), err)
+		err = fmt.Errorf("%s: decompressing the archive into a temporary file: %w", f.Name(), err)
 	case n > maxDecompressed:
 		err = fmt.Errorf("%s: the decompressed archive has more than %d GiB", f.Name(), maxDecompressed>>30)
 	default:
-		return file{to.File, n}, kind, nil
+		err = f.Unchanged()
 	}
-	return file{}, "", errors.Join(err, to.Close())
+	if err == nil {
+		f.content, err = uploadproxy.Open(to.Name())
+	}
+	if err != nil {
+		f.content = f.File
+		return errors.Join(err, to.Close())
+	}
+	f.Compression = kind
+	return to.File.Close() //nolint:wrapcheck // it names the file, which Close removes
 }
-
-// remove closes and removes the temporary file of an archive.
-func remove(f file) error { return errors.Join(f.Close(), os.Remove(f.Name())) }
