@@ -42,13 +42,19 @@ func Open(name string) (*File, error) {
 	return &File{File: file, content: file, folder: folder, beside: map[string]*uploadproxy.File{}}, nil
 }
 
-// Name is that of a file without its folder, and without its extension and that of a compression.
-func Name(file string) string {
+// Name is that of a file without its folder, and without its extensions.
+func Name(file string) string { return strings.TrimSuffix(ovf.FileName(unpacked(file)), ".oci") }
+
+// Extension is that of a file in lower case, without that of a compression.
+func Extension(file string) string { return strings.ToLower(filepath.Ext(unpacked(file))) }
+
+// unpacked is the name of a file without its folder and without the extension of a compression.
+func unpacked(file string) string {
 	base := filepath.Base(file)
 	if packed := strings.ToLower(filepath.Ext(base)); slices.Contains([]string{".gz", ".bz2", ".zst", ".xz"}, packed) {
-		base = base[:len(base)-len(packed)]
+		return base[:len(base)-len(packed)]
 	}
-	return ovf.FileName(base)
+	return base
 }
 
 // Data is the content of the OVA or of the descriptor, after Decompress.

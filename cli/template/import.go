@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/url"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -65,7 +64,8 @@ run it again with the same flags: it uploads the disks that CDI does not have ye
 
 The file is an OVA, or an OVF descriptor whose files are beside it: in the same folder, and no links that leave it. An OVA that is
 compressed as a whole with gzip, bzip2 or zstd is decompressed into a temporary file, in the folder that TMPDIR names. Decompress one of
-xz first.
+xz first. The file can also be an artifact that template export wrote, an archive .tar with an OCI layout: its disks are uploaded as raw
+bytes, and no signature of it is verified.
 
 ova inspect shows before what comes out, and which choices a file offers. You need permission to create
 virtualmachinetemplateimports, virtualmachinetemplates and datavolumes in the namespace, and to get the Secret and the ConfigMap that
@@ -83,6 +83,9 @@ uploadtokenrequests.upload.cdi.kubevirt.io, and to get the cdiconfig config, unl
 
   # Upload a descriptor and the disks beside it, which have the digests of its manifest
   PROGRAM template import appliances/harbour-light.ovf -n templates --verify Require
+
+  # Upload an artifact of this machine
+  PROGRAM template import web.oci.tar -n templates
 
   # Import a template of a registry with its disks
   PROGRAM template import oci://registry.example.com/templates/web:v1 -n templates --platform arm64 --secret registry-login --watch`),
@@ -186,13 +189,13 @@ func (i *importing) local() error {
 	switch {
 	case i.from == "":
 		return options.Usagef("the name of the file is empty")
-	case i.platform != "":
-		return options.Usagef("--platform needs an artifact of a registry: oci://REGISTRY/REPOSITORY:TAG")
+	case i.platform != "" && appliances.Extension(i.from) != ".tar":
+		return options.Usagef("--platform needs an artifact: oci://REGISTRY/REPOSITORY:TAG, or its file .tar")
 	case i.secret != "" || i.authority != "":
 		return options.Usagef("--secret and --cert-configmap are for a server or a registry, and %s is a file", i.from)
 	case i.hasTTL:
 		return options.Usagef("--ttl is for an import in the cluster: a file is uploaded without one")
-	case strings.EqualFold(filepath.Ext(i.from), ".ovf") && i.spec.Checksum != "":
+	case appliances.Extension(i.from) == ".ovf" && i.spec.Checksum != "":
 		return options.Usagef("--checksum is for an appliance in one file: the manifest beside %s has the digests of all files, and --verify Require requires it", i.from)
 	}
 	i.name = ovf.Name(appliances.Name(i.from))

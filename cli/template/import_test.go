@@ -99,7 +99,7 @@ func TestImportRejects(t *testing.T) {
 		"oci://a:1":           "names no registry",
 		"oci://example.com/a:1 --checksum sha256:0":  "--checksum: name the digest of an artifact in the reference",
 		"https://example.com/a.ova --platform arm64": "--platform needs an artifact of a registry",
-		"a.ova --platform arm64":                     "--platform needs an artifact of a registry",
+		"a.ova --platform arm64":                     "--platform needs an artifact: oci://REGISTRY/REPOSITORY:TAG, or its file .tar",
 		"a.ova --cert-configmap authority":           "--secret and --cert-configmap are for a server or a registry, and a.ova is a file",
 		"a.ova --ttl 1h":                             "--ttl is for an import in the cluster",
 		"import_test.go":                             "import_test.go: the file is neither a tar archive nor an OVF descriptor",

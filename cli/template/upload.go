@@ -27,6 +27,7 @@ import (
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/uploadproxy"
 	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/appliance"
 	"github.com/virtward/virtward/ovf/imports"
@@ -52,6 +53,8 @@ type uploading struct {
 	digest, id string
 	// bare tells that the file is a descriptor, and its disks are beside it.
 	bare bool
+	// layers are those of an artifact, by the names of DataVolumes.
+	layers map[string]*oci.Disk
 
 	of                 *v1beta1.VirtualMachineTemplateImport
 	cluster            *offline.Cluster
@@ -69,7 +72,7 @@ func (i *importing) upload(ctx context.Context, namespace string) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, i.timeout, fmt.Errorf("it is not complete after %s", i.timeout))
 		defer cancel()
 	}
-	u := &uploading{importing: i, of: i.described(namespace), pause: watchPause}
+	u := &uploading{importing: i, of: i.described(namespace), pause: watchPause, layers: map[string]*oci.Disk{}}
 	var err error
 	if u.file, err = appliances.Open(i.from); err != nil {
 		return err //nolint:wrapcheck // it names the file
@@ -111,6 +114,28 @@ func (u *uploading) inspect(ctx context.Context) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it names the file
 	}
+	data := u.file.Data()
+	if oci.IsLayout(data, data.Size()) {
+		if err = u.inspectArtifact(ctx); err != nil {
+			return fmt.Errorf("%s: %w", u.from, err)
+		}
+	} else if err := u.inspectAppliance(); err != nil {
+		return err
+	}
+	for _, w := range u.outcome.Warnings {
+		fmt.Fprintf(u.program.Streams.ErrOut, "warning: %s\n", flagsOfFields.Replace(texts.OneLine(w)))
+	}
+	if u.outcome.Fault != nil {
+		return fmt.Errorf("%s: %s", u.from, flagsOfFields.Replace(u.outcome.Fault.Message))
+	}
+	return nil
+}
+
+// inspectAppliance reads a package of OVF, and decides what the command creates.
+func (u *uploading) inspectAppliance() error {
+	if u.platform != "" {
+		return options.Usagef("--platform needs an artifact, and %s is an appliance", u.from)
+	}
 	read := imports.Options(u.of)
 	read.HeadersOnly = u.of.Spec.Verify == v1beta1.ImportVerifySkip
 	read.Scratch = appliances.NewScratch
@@ -130,12 +155,6 @@ func (u *uploading) inspect(ctx context.Context) error {
 	}
 	u.bare = found.Package.Format == appliance.FormatOVF
 	u.outcome = imports.Evaluate(u.of, found)
-	for _, w := range u.outcome.Warnings {
-		fmt.Fprintf(u.program.Streams.ErrOut, "warning: %s\n", texts.OneLine(w))
-	}
-	if u.outcome.Fault != nil {
-		return fmt.Errorf("%s: %s", u.from, flagsOfFields.Replace(u.outcome.Fault.Message))
-	}
 	for i := range u.outcome.Disks {
 		if f := &u.outcome.Disks[i].File; f.Compression != "" && f.Format == "" { // its header is not known
 			return fmt.Errorf("%s: the disk %s is compressed, so --verify Skip is not possible: use IfPresent", u.from, texts.Shorten(texts.OneLine(f.Href), 100))
@@ -180,7 +199,7 @@ func (u *uploading) identify(ctx context.Context) error {
 // flagsOfFields replaces what a message says about the fields of an import.
 var flagsOfFields = strings.NewReplacer(
 	"spec.networkMappings", "--network", "spec.virtualSystem", "--virtual-system", "spec.acceptEula", "--accept-eula", "set acceptEula to true", "set --accept-eula",
-	"spec.properties", "--property", "spec.verify", "--verify", "choose one of status.choices.virtualSystems", "ova inspect lists them", "see status.choices.properties", "ova inspect lists them",
+	"spec.properties", "--property", "spec.deploymentOption", "--deployment-option", "spec.storage.class", "--storage-class", "spec.verify", "--verify", "choose one of status.choices.virtualSystems", "ova inspect lists them", "see status.choices.properties", "ova inspect lists them",
 )
 
 // sum computes the digest of the file, and compares it with --checksum.
@@ -340,7 +359,7 @@ func (u *uploading) disk(ctx context.Context, disk *imports.Disk) error {
 	if err != nil || volume.Status.Phase == cdiv1beta1.Succeeded {
 		return err
 	}
-	content := uploadproxy.Join(u.sections(disk)...)
+	content := u.content(disk)
 	shown := uploadproxy.NewProgress(u.program.Streams.ErrOut, disk.Name, content.Size)
 	to := u.proxy
 	to.Sent = shown.Sent

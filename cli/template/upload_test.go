@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/vmdk"
 )
 
@@ -201,10 +202,96 @@ func TestImportCompressed(t *testing.T) {
 
 // TestImportNames holds the names of templates of files.
 func TestImportNames(t *testing.T) {
-	for file, want := range map[string]string{"a/Quay.OVA": "quay", "quay.ovf": "quay", "quay.ova.gz": "quay", "quay.tar.ZST": "quay", "quay.1.ova": "quay-1"} {
+	for file, want := range map[string]string{"a/Quay.OVA": "quay", "quay.ovf": "quay", "quay.ova.gz": "quay", "quay.tar.ZST": "quay", "quay.1.ova": "quay-1", "quay.oci.tar": "quay", "quay.OCI.tar": "quay-oci"} {
 		i := &importing{from: file}
 		if err := i.local(); err != nil || i.name != want {
 			t.Errorf("%s: %q, %v", file, i.name, err)
 		}
+	}
+}
+
+// stored is an OCI layout with a template and its disk, and the disk in it.
+func stored(t *testing.T, raw []byte, annotated func(*oci.Descriptor)) (file []byte, layer oci.Descriptor) {
+	t.Helper()
+	object, err := oci.NewObject([]byte(web))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compressed bytes.Buffer
+	z, err := oci.NewCompressor(&compressed)
+	if err == nil {
+		_, err = z.Write(raw)
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if layer, err = oci.Measure("root", bytes.NewReader(raw)); err != nil {
+		t.Fatal(err)
+	}
+	if annotated != nil {
+		annotated(&layer)
+	}
+	made, err := oci.Pack(object, []oci.Descriptor{layer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := oci.NewIndex([]*oci.Packed{made}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := oci.WriteLayout(&out, index, made, func(w io.Writer, _ *oci.Descriptor) error {
+		_, err := w.Write(compressed.Bytes())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), layer
+}
+
+// web is a template that clones a disk.
+const web = `{"apiVersion":"template.kubevirt.io/v1beta1","kind":"VirtualMachineTemplate","metadata":{"name":"web"},"spec":{"parameters":[{"name":"NAME","required":true}],"virtualMachine":{"metadata":{"name":"${NAME}"},"spec":{` +
+	`"dataVolumeTemplates":[{"metadata":{"name":"${NAME}-root"},"spec":{"source":{"pvc":{"name":"gold","namespace":"n"}},"storage":{}}}],` +
+	`"template":{"spec":{"domain":{"devices":{"disks":[{"name":"root","disk":{"bus":"virtio"}}]}},"volumes":[{"name":"root","dataVolume":{"name":"${NAME}-root"}}]}}}}}}`
+
+// TestImportStored holds which artifacts in files are accepted. No request is sent before all digests are compared.
+func TestImportStored(t *testing.T) {
+	raw := append([]byte("boot"), make([]byte, 1<<20-4)...)
+	good, layer := stored(t, raw, nil)
+	damaged := bytes.Clone(good)
+	damaged[bytes.LastIndex(damaged, []byte("\x28\xb5\x2f\xfd"))+20] ^= 1
+	backed, _ := stored(t, append([]byte("QFI\xfb\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x01\x00"), make([]byte, 1<<20)...), nil)
+	longer, _ := stored(t, raw, func(d *oci.Descriptor) { d.Annotations["io.kubevirt.disk.size"] = "2097152" })
+	claim, _ := stored(t, raw, func(d *oci.Descriptor) {
+		delete(d.Annotations, "io.kubevirt.disk.size")
+		d.Annotations["io.kubevirt.pvc.capacity"] = "2Mi"
+	})
+	for name, c := range map[string]struct {
+		content []byte
+		args    []string
+		want    string
+	}{
+		"an artifact":             {good, nil, unreachable},
+		"a compressed archive":    {packed(t, good, func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }), nil, unreachable},
+		"its architecture":        {good, []string{"--platform", "amd64"}, unreachable},
+		"a disk of a claim":       {claim, nil, unreachable},
+		"another architecture":    {good, []string{"--platform", "arm64"}, `the artifact has no "arm64": choose one of amd64: use --platform`},
+		"a network":               {good, []string{"--network", "a=b"}, "--network: the artifact is a template, and has no descriptor of OVF"},
+		"a damaged layer":         {damaged, nil, "the disk root: "},
+		"a damaged configuration": {bytes.Replace(good, []byte(`"name":"gold"`), []byte(`"name":"iron"`), 1), nil, "the blob has the digest"},
+		"no layer":                {bytes.Replace(good, []byte("blobs/sha256/"+layer.Digest.Encoded()), []byte("blobs/sha256/"+strings.Repeat("0", 64)), 1), nil, "not an archive of tar, or is damaged"},
+		"a smaller disk":          {longer, nil, "the disk root: the layer ends 1048576 bytes before the size of the disk"},
+		"another format":          {backed, nil, "the disk root: "},
+		"half of it":              {good[:1600], nil, "archive: it ends in the middle of index.json"},
+		"a platform of an OVA":    {ova(t, quay, disk(t, "boot")), []string{"--platform", "amd64"}, "--platform needs an artifact, and "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := read(write(t, t.TempDir(), "web.oci.tar", c.content), c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
 	}
 }

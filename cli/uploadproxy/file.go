@@ -35,6 +35,8 @@ type Content struct {
 	// Size is the number of bytes.
 	Size     int64
 	sections []Section
+	// decode returns the bytes that are uploaded; nil for those of the sections.
+	decode func(io.Reader) io.Reader
 }
 
 // Join is what sections have, one behind the other.
@@ -46,13 +48,23 @@ func Join(sections ...Section) *Content {
 	return c
 }
 
+// Decoded is content of a size that a function reads from the sections. The function is called for each request. The last bytes are sent
+// only if its reader returns io.EOF behind them.
+func (c *Content) Decoded(size int64, decode func(io.Reader) io.Reader) *Content {
+	return &Content{Size: size, sections: c.sections, decode: decode}
+}
+
 // read reads what is uploaded, from its begin.
 func (c *Content) read() io.Reader {
 	all := make([]io.Reader, len(c.sections))
 	for i, s := range c.sections {
 		all[i] = io.NewSectionReader(s.File, s.Offset, s.Size)
 	}
-	return io.MultiReader(all...)
+	whole := io.MultiReader(all...)
+	if c.decode != nil {
+		return c.decode(whole)
+	}
+	return whole
 }
 
 // Sum is the checksum of what is uploaded, in hex. The hash is empty. The function, which can be nil, returns a reader of the same bytes.
@@ -167,8 +179,8 @@ func (b *body) Read(p []byte) (int, error) {
 		}
 	}
 	if b.offset.Load()+int64(n) == b.content.Size {
-		if changed := b.content.unchanged(); changed != nil {
-			n, err = 0, changed
+		if failed := errors.Join(b.content.unchanged(), b.ends()); failed != nil {
+			n, err = 0, failed
 		}
 	}
 	if err != nil {
@@ -182,6 +194,18 @@ func (b *body) Read(p []byte) (int, error) {
 	b.sum.Write(p[:n])
 	b.sent(b.offset.Add(int64(n)))
 	return n, nil
+}
+
+// ends returns an error if the last bytes are not valid, or others follow.
+func (b *body) ends() error {
+	var more [1]byte
+	switch n, err := io.ReadFull(b.from, more[:]); {
+	case n > 0:
+		return fmt.Errorf("%s has more bytes than its size", b.content.sections[0].File.Name())
+	case !errors.Is(err, io.EOF):
+		return err //nolint:wrapcheck // of the reader
+	}
+	return nil
 }
 
 // Close implements io.Closer.

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/virtward/virtward/cli/uploadproxy"
@@ -299,5 +302,47 @@ func TestPart(t *testing.T) {
 	must(t, err)
 	if _, err := c.Send(t.Context(), part); err == nil || !strings.Contains(err.Error(), "changed while it was read") || proxy.Received(volume) != nil {
 		t.Errorf("a file that changed: %v, %+v", err, proxy.Received(volume))
+	}
+}
+
+// TestDecoded: what is decoded is sent from its begin after a break, and its end only if it was decoded without an error.
+func TestDecoded(t *testing.T) {
+	t.Parallel()
+	whole, _ := opened(t)
+	var reads atomic.Int64
+	decode := func(end error) func(io.Reader) io.Reader {
+		return func(from io.Reader) io.Reader {
+			reads.Add(1)
+			return io.MultiReader(strings.NewReader("head"), from, iotest.ErrReader(end))
+		}
+	}
+	content, err := os.ReadFile(whole.Name())
+	must(t, err)
+	want := fmt.Sprintf("sha256:%x", sha256.Sum256(append([]byte("head"), content...)))
+	proxy, options := proxied(t)
+	var posts atomic.Int64
+	proxy.Follow(func(_ int, r *http.Request) uploads.Fault {
+		if r.Method == http.MethodPost && posts.Add(1) == 1 {
+			return uploads.Fault{Drop: 1 << 20}
+		}
+		return uploads.Fault{}
+	})
+	c, err := uploadproxy.New(*options)
+	must(t, err)
+	got, err := c.Send(t.Context(), whole.Whole().Decoded(whole.Size+4, decode(io.EOF)))
+	if received := proxy.Received(volume); err != nil || got != want || received == nil || received.Checksum != want || reads.Load() != 2 {
+		t.Errorf("%s, %v; received %+v in %d requests, want %s", got, err, received, reads.Load(), want)
+	}
+	for says, wrong := range map[string]*uploadproxy.Content{
+		"the digest differs": whole.Whole().Decoded(whole.Size+4, decode(errors.New("the digest differs"))),
+		"has more bytes":     whole.Whole().Decoded(whole.Size+3, decode(io.EOF)),
+		"unexpected EOF":     whole.Whole().Decoded(whole.Size+5, decode(io.EOF)),
+	} {
+		proxy, options = proxied(t)
+		c, err = uploadproxy.New(*options)
+		must(t, err)
+		if _, err := c.Send(t.Context(), wrong); err == nil || !strings.Contains(err.Error(), says) || proxy.Received(volume) != nil {
+			t.Errorf("%s: %v, %+v", says, err, proxy.Received(volume))
+		}
 	}
 }

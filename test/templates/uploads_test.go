@@ -30,6 +30,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/cli"
+	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/simulators/uploads"
@@ -146,6 +147,7 @@ func TestUploadedAppliance(t *testing.T) {
 	t.Run("names that are taken", u.taken)
 	t.Run("a descriptor with files beside it", u.bare)
 	t.Run("a compressed archive", u.compressed)
+	t.Run("an artifact", u.artifact)
 }
 
 // withoutRights: nothing is created without create on DataVolumes, and nothing is sent without create on tokens.
@@ -366,4 +368,43 @@ func (u *uploading) compressed(t *testing.T) {
 		t.Fatalf("code %d: %s%s", code, out, errOut)
 	}
 	u.complete(t, "squeezed")
+}
+
+// artifact: the disks of an artifact arrive as raw bytes, also when connections break, and the template is that of the artifact.
+func (u *uploading) artifact(t *testing.T) {
+	ova, sums := u.file, u.sums
+	defer func() { u.file, u.sums = ova, sums }()
+	object, err := oci.NewObject([]byte(`{"apiVersion":"template.kubevirt.io/v1beta1","kind":"VirtualMachineTemplate","metadata":{"name":"web"},"spec":{"parameters":[{"name":"NAME","generate":"expression","from":"web-[a-z]{4}"}],` +
+		`"virtualMachine":{"metadata":{"name":"${NAME}"},"spec":{"runStrategy":"Halted","dataVolumeTemplates":[{"metadata":{"name":"${NAME}-root"},"spec":{"source":{"pvc":{"name":"gold","namespace":"n"}},"storage":{}}}],` +
+		`"template":{"spec":{"domain":{"devices":{"disks":[{"name":"root","disk":{"bus":"virtio"}}]}},"volumes":[{"name":"root","dataVolume":{"name":"${NAME}-root"}}]}}}}}}`))
+	must(t, err)
+	raw := bytes.Repeat([]byte("\x00harbour"), 1<<20)[:5<<20]
+	layer, err := oci.Measure("root", bytes.NewReader(raw))
+	must(t, err)
+	made, err := oci.Pack(object, []oci.Descriptor{layer})
+	must(t, err)
+	index, err := oci.NewIndex([]*oci.Packed{made}, "")
+	must(t, err)
+	var out bytes.Buffer
+	must(t, oci.WriteLayout(&out, index, made, func(w io.Writer, _ *oci.Descriptor) error {
+		z, err := oci.NewCompressor(w)
+		if err == nil {
+			_, err = z.Write(raw)
+		}
+		return errors.Join(err, z.Close())
+	}))
+	u.file, u.sums = filepath.Join(t.TempDir(), "shipyard.oci.tar"), []string{fmt.Sprintf("sha256:%x", sha256.Sum256(raw))}
+	must(t, os.WriteFile(u.file, out.Bytes(), 0o600))
+	var posts atomic.Int64
+	u.proxy.Follow(func(_ int, r *http.Request) uploads.Fault {
+		if r.Method == http.MethodPost && posts.Add(1) == 1 {
+			return uploads.Fault{Drop: 1 << 20}
+		}
+		return uploads.Fault{}
+	})
+	defer u.proxy.Follow(nil)
+	if code, out, errOut := u.call(t.Context()); code != 0 || out != "virtualmachinetemplate.template.kubevirt.io/shipyard\n" || !strings.Contains(errOut, "Trying again: ") {
+		t.Fatalf("code %d: %s%s", code, out, errOut)
+	}
+	u.complete(t, "shipyard")
 }
