@@ -1,12 +1,14 @@
 package effective
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/launcher"
 	"github.com/virtward/virtward/migrations"
@@ -200,7 +202,22 @@ func (p *Pipeline) targetsOfRunning(in *Input, v *Verdict) migrations.Level {
 
 // started is the instance as its first pod is made for it.
 func started(in *Input, v *Verdict) *v1.VirtualMachineInstance {
-	return launcher.Started(unstarted(running(*in, v)), in.Facts)
+	vmi := unstarted(running(*in, v))
+	vmi.Status.TopologyHints = topologyHints(in, vmi)
+	return launcher.Started(vmi, in.Facts)
+}
+
+// topologyHints are those of an instance that runs, or those that virt-controller gives to one that starts, as far as the nodes are known.
+func topologyHints(in *Input, vmi *v1.VirtualMachineInstance) *v1.TopologyHints {
+	if in.VMI != nil && in.VMI.Status.TopologyHints != nil {
+		return in.VMI.Status.TopologyHints
+	}
+	nodes := cmp.Or(in.PolicyNodes, in.Nodes)
+	if nodes == nil || vmi.Spec.Architecture != architectures.AMD64 || launcher.TSCField(&vmi.Spec) == "" {
+		return nil
+	}
+	hz := nodes.TSCFrequency(in.Facts.Configuration.DeveloperConfiguration.MinimumClusterTSCFrequency)
+	return &v1.TopologyHints{TSCFrequency: &hz}
 }
 
 // claimsOf has the access modes of the claims that were gathered.

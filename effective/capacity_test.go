@@ -214,6 +214,64 @@ func TestMigrationTargets(t *testing.T) {
 	}
 }
 
+// TestFrequencies: a guest with invtsc moves only to nodes that can have the frequency of the time stamp counter that it starts with.
+func TestFrequencies(t *testing.T) {
+	var nodes []*corev1.Node
+	for name, hz := range map[string]string{"a": "2100000000", "b": "2100000000", "c": "2900000000", "d": ""} {
+		node := &corev1.Node{}
+		if err := yaml.UnmarshalStrict([]byte(capableNode), node); err != nil {
+			t.Fatal(err)
+		}
+		node.Name = name
+		node.Labels[v1.CPUModelLabel+"Haswell"], node.Labels[v1.CPUFeatureLabel+"invtsc"], node.Labels[v1.NodeSchedulable] = "true", "true", "true"
+		if hz != "" {
+			node.Labels[v1.CPUTimerLabel+"tsc-frequency"] = hz
+		}
+		nodes = append(nodes, node)
+	}
+	of := func(policy string) *v1.VirtualMachineInstance {
+		vmi := build.VMI("db").Memory("1Gi").Obj()
+		vmi.Spec.Domain.CPU = &v1.CPU{Model: "Haswell", Features: []v1.CPUFeature{{Name: "invtsc", Policy: policy}}}
+		vmi.Spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+		vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
+		return vmi
+	}
+	hz := func(n int64) *int64 { return &n }
+	for name, c := range map[string]struct {
+		vmi      *v1.VirtualMachineInstance
+		minimum  *int64
+		scalable bool
+		want     string
+	}{
+		"a fixed frequency":     {vmi: of("require"), want: "1 targets"},
+		"scaled":                {vmi: of("require"), scalable: true, want: "2 targets"},
+		"another minimum":       {vmi: of("require"), minimum: hz(2900000000), want: "0 targets"},
+		"a minimum that scales": {vmi: of("require"), minimum: hz(1900000000), scalable: true, want: "2 targets"},
+		"a minimum of no node":  {vmi: of("require"), minimum: hz(1900000000), want: "0 targets"},
+		"no fixed frequency":    {vmi: of("disable"), want: "3 targets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := platform.Defaults(platform.Settings{})
+			facts.Configuration.DeveloperConfiguration.MinimumClusterTSCFrequency = c.minimum
+			here := make([]*corev1.Node, 0, len(nodes))
+			for _, n := range nodes {
+				n = n.DeepCopy()
+				n.Labels[v1.CPUTimerLabel+"tsc-scalable"] = fmt.Sprint(c.scalable)
+				here = append(here, n)
+			}
+			snapshot, err := placement.NewSnapshot(&placement.Cluster{Nodes: here, Unknown: placement.Nothing()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := effective.Input{VMI: c.vmi, Facts: facts, PolicyNodes: snapshot}
+			in.Policies = active(t, `{enforcement: Deny, validations: [{expression: "migrationTargets < 0", message: no, messageExpression: "string(migrationTargets) + ' targets'"}]}`)
+			if got := policyMessages(evaluate(t, in)); !slices.Equal(got, []string{c.want}) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // TestBlockedTargets: what kubectl virtward migratable calls a blocker of a running instance makes migrationTargets 0 of one that has not
 // started, and nothing else does.
 func TestBlockedTargets(t *testing.T) {
@@ -270,6 +328,16 @@ func TestBlockedTargets(t *testing.T) {
 		"encryption": {change: func(vmi *v1.VirtualMachineInstance) {
 			vmi.Spec.Domain.LaunchSecurity = &v1.LaunchSecurity{SEV: &v1.SEV{}}
 		}, reason: v1.VirtualMachineInstanceReasonSEVNotMigratable},
+		"TDX": {change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.LaunchSecurity = &v1.LaunchSecurity{TDX: &v1.TDX{}}
+		}, reason: v1.VirtualMachineInstanceReasonTDXNotMigratable},
+		"Secure Execution": {change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Architecture, vmi.Spec.Domain.LaunchSecurity = "s390x", &v1.LaunchSecurity{}
+		}, reason: v1.VirtualMachineInstanceReasonSecureExecutionNotMigratable},
+		"reenlightenment": {change: func(vmi *v1.VirtualMachineInstance) {
+			enabled := true
+			vmi.Spec.Domain.Features = &v1.Features{Hyperv: &v1.FeatureHyperv{Reenlightenment: &v1.FeatureState{Enabled: &enabled}}}
+		}, reason: v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable},
 		"a reservation": {change: func(vmi *v1.VirtualMachineInstance) {
 			vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "d", DiskDevice: v1.DiskDevice{LUN: &v1.LunTarget{Reservation: true}}}}
 		}, reason: v1.VirtualMachineInstanceReasonPRNotMigratable},

@@ -53,7 +53,8 @@ func selectors() []selector {
 		{"a named CPU model", "spec.domain.cpu.model", cpuModel},
 		{"the machine type", "spec.domain.machine.type", machineType},
 		{"required CPU features", "spec.domain.cpu.features", cpuFeatures},
-		{"a fixed frequency of the time stamp counter", "status.topologyHints.tscFrequency", tscFrequency},
+		{"invtsc fixes the frequency of the time stamp counter", tscOfCPU, func(s *subject, a *selected) { tscFrequency(s, a, tscOfCPU) }},
+		{"reenlightenment fixes the frequency of the time stamp counter", tscOfHyperV, func(s *subject, a *selected) { tscFrequency(s, a, tscOfHyperV) }},
 		{"realtime", "spec.domain.cpu.realtime", func(s *subject, a *selected) { a.requireIf(s.VMI.IsRealtimeEnabled(), v1.RealtimeLabel) }},
 		{"memory encryption", "spec.domain.launchSecurity", launchSecurity},
 		{"the node runs or emulates the architecture", "spec.architecture", crossArchitecture},
@@ -197,24 +198,51 @@ func machineType(s *subject, a *selected) {
 	}
 }
 
+// TSCFrequencyLabel is the start of the label of nodes that offer a frequency of the time stamp counter, which ends with it, in Hz.
+// virt-controller sets it for the frequency of the node, and for those of instances that the node can offer too.
+const TSCFrequencyLabel = "scheduling.node.kubevirt.io/tsc-frequency-"
+
 // tscFrequency demands the frequency that virt-controller chose, where the guest measures time with it.
-func tscFrequency(s *subject, a *selected) {
-	hints := s.VMI.Status.TopologyHints
-	if hints == nil || hints.TSCFrequency == nil || *hints.TSCFrequency <= 0 || !s.fixesFrequency() {
-		return
-	}
-	a.require("scheduling.node.kubevirt.io/tsc-frequency-" + strconv.FormatInt(*hints.TSCFrequency, 10))
+func tscFrequency(s *subject, a *selected, field string) {
+	hz := TSCFrequency(s.VMI)
+	a.requireIf(hz > 0 && TSCField(s.spec) == field, TSCFrequencyLabel+strconv.FormatInt(hz, 10))
 }
 
-func (s *subject) fixesFrequency() bool {
-	if cpu := s.spec.Domain.CPU; cpu != nil {
-		for i := range cpu.Features {
-			if f := &cpu.Features[i]; f.Name == "invtsc" && (f.Policy == "require" || f.Policy == "force") {
-				return true
-			}
-		}
+// TSCFrequency is the frequency of the time stamp counter that virt-controller chose for an instance, in Hz; 0 if it chose none.
+func TSCFrequency(vmi *v1.VirtualMachineInstance) int64 {
+	hints := vmi.Status.TopologyHints
+	if hints == nil || hints.TSCFrequency == nil {
+		return 0
 	}
-	features := s.spec.Domain.Features
+	return max(0, *hints.TSCFrequency)
+}
+
+// The fields because of which a guest needs a fixed frequency of the time stamp counter.
+const (
+	tscOfCPU    = "spec.domain.cpu.features"
+	tscOfHyperV = "spec.domain.features.hyperv.reenlightenment"
+)
+
+// TSCField is the field because of which a guest needs a fixed frequency of the time stamp counter: to boot, or to migrate. It is empty
+// for a guest that needs none.
+func TSCField(spec *v1.VirtualMachineInstanceSpec) string {
+	switch {
+	case invariantTSC(spec):
+		return tscOfCPU
+	case reenlightened(spec):
+		return tscOfHyperV
+	}
+	return ""
+}
+
+func invariantTSC(spec *v1.VirtualMachineInstanceSpec) bool {
+	return spec.Domain.CPU != nil && slices.ContainsFunc(spec.Domain.CPU.Features, func(f v1.CPUFeature) bool {
+		return f.Name == "invtsc" && (f.Policy == "require" || f.Policy == "force")
+	})
+}
+
+func reenlightened(spec *v1.VirtualMachineInstanceSpec) bool {
+	features := spec.Domain.Features
 	if features == nil || features.Hyperv == nil || features.Hyperv.Reenlightenment == nil {
 		return false
 	}

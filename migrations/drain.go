@@ -39,7 +39,11 @@ func Drain(node string, machines []Machine, cluster *placement.Cluster, facts *p
 		m := &here[i]
 		before := Check(m, whole, facts)
 		one := Moved{Result: *before}
-		if len(before.Blockers) == 0 && m.Pod != nil {
+		switch {
+		case lastingly(before.Blockers):
+		case len(before.Blockers) > 0 && m.VMI.Status.MigrationState.TargetNode != "":
+			one.To = m.VMI.Status.MigrationState.TargetNode // its pod there is one of the cluster
+		case m.Pod != nil:
 			pod := target(m, whole)
 			p := rest.Place(&placement.Subject{Pod: pod, VMI: m.VMI})
 			for j := range p.Len() {

@@ -12,8 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/architectures"
+	"github.com/virtward/virtward/launcher"
 	"github.com/virtward/virtward/placement"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/texts"
 )
 
 // Machine is a running instance, or one that has not started yet.
@@ -75,6 +78,8 @@ type Blocker struct {
 	// Field of the instance; empty if only the condition says it.
 	Field  string `json:"field,omitempty"`
 	Change string `json:"change,omitempty"`
+	// Temporary blockers end without a change.
+	Temporary bool `json:"temporary,omitempty"`
 }
 
 // Result says whether and where an instance can migrate.
@@ -108,19 +113,31 @@ func (r *Result) Stranded() bool { return !r.Migratable() }
 type blocker struct {
 	reason string
 	// blocks returns what blocks the migration, and the field; no text if nothing does.
-	blocks func(m *Machine, facts *platform.Facts) (text, field, change string)
+	blocks    func(m *Machine, facts *platform.Facts) (text, field, change string)
+	temporary bool
 }
+
+// ReasonMigrating is the reason of an instance that migrates already. KubeVirt has no condition for it: it denies a second migration.
+const ReasonMigrating = "MigrationInProgress"
 
 // blockers are in the order of virt-handler.
 func blockers() []blocker {
 	return []blocker{
-		{v1.VirtualMachineInstanceReasonDisksNotMigratable, localDisks},
-		{v1.VirtualMachineInstanceReasonInterfaceNotMigratable, interfaces},
-		{v1.VirtualMachineInstanceReasonHostDeviceNotMigratable, hostDevices},
-		{v1.VirtualMachineInstanceReasonSEVNotMigratable, encryption},
-		{v1.VirtualMachineInstanceReasonPRNotMigratable, reservations},
-		{v1.VirtualMachineInstanceReasonHypervPassthroughNotMigratable, hypervPassthrough},
-		{v1.VirtualMachineInstanceReasonCPUModeNotMigratable, passthroughCPU},
+		{reason: v1.VirtualMachineInstanceReasonDisksNotMigratable, blocks: localDisks},
+		{reason: v1.VirtualMachineInstanceReasonInterfaceNotMigratable, blocks: interfaces},
+		{reason: v1.VirtualMachineInstanceReasonHostDeviceNotMigratable, blocks: hostDevices},
+		{reason: v1.VirtualMachineInstanceReasonSEVNotMigratable, blocks: encrypted(func(_ *v1.VirtualMachineInstance, s *v1.LaunchSecurity) bool { return s.SEV != nil || s.SNP != nil }, "SEV")},
+		{reason: v1.VirtualMachineInstanceReasonTDXNotMigratable, blocks: encrypted(func(_ *v1.VirtualMachineInstance, s *v1.LaunchSecurity) bool {
+			return s.SEV == nil && s.SNP == nil && s.TDX != nil
+		}, "TDX")},
+		{reason: v1.VirtualMachineInstanceReasonSecureExecutionNotMigratable, blocks: encrypted(func(vmi *v1.VirtualMachineInstance, _ *v1.LaunchSecurity) bool {
+			return vmi.Spec.Architecture == architectures.S390X
+		}, "Secure Execution")},
+		{reason: v1.VirtualMachineInstanceReasonPRNotMigratable, blocks: reservations},
+		{reason: v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable, blocks: noFrequency},
+		{reason: v1.VirtualMachineInstanceReasonHypervPassthroughNotMigratable, blocks: hypervPassthrough},
+		{reason: v1.VirtualMachineInstanceReasonCPUModeNotMigratable, blocks: passthroughCPU},
+		{reason: ReasonMigrating, blocks: migrating, temporary: true},
 	}
 }
 
@@ -132,7 +149,7 @@ func Blockers(m *Machine, facts *platform.Facts) []Blocker {
 	var found []Blocker
 	for i := range blockerRows {
 		if text, field, change := blockerRows[i].blocks(m, facts); text != "" {
-			found = append(found, Blocker{Reason: blockerRows[i].reason, Text: text, Field: field, Change: change})
+			found = append(found, Blocker{Reason: blockerRows[i].reason, Text: text, Field: field, Change: change, Temporary: blockerRows[i].temporary})
 		}
 	}
 	for i := range m.VMI.Status.Conditions {
@@ -145,7 +162,13 @@ func Blockers(m *Machine, facts *platform.Facts) []Blocker {
 	return found
 }
 
-// localDisks are claims that only one node can mount, and files of the node. A claim with unknown access modes is none of them.
+// lastingly reports whether one of the blockers is not temporary.
+func lastingly(all []Blocker) bool {
+	return slices.ContainsFunc(all, func(b Blocker) bool { return !b.Temporary })
+}
+
+// localDisks are claims that only one node can mount, and files of the node. A claim with unknown access modes is none of them, and neither
+// is one to which a migration copies the disk.
 func localDisks(m *Machine, _ *platform.Facts) (text, field, change string) {
 	for i := range m.VMI.Spec.Volumes {
 		v := &m.VMI.Spec.Volumes[i]
@@ -154,7 +177,7 @@ func localDisks(m *Machine, _ *platform.Facts) (text, field, change string) {
 			return "the disk " + v.Name + " is a file of the node", path, "use a claim with ReadWriteMany"
 		}
 		claim := claimOf(v)
-		if claim == "" {
+		if claim == "" || m.copied(v.Name) != "" {
 			continue
 		}
 		if modes, err := m.accessModes(v); err == nil && !slices.Contains(modes, corev1.ReadWriteMany) {
@@ -203,11 +226,49 @@ func hostDevices(m *Machine, _ *platform.Facts) (text, field, change string) {
 	return "", "", ""
 }
 
-func encryption(m *Machine, _ *platform.Facts) (text, field, change string) {
-	if m.VMI.Spec.Domain.LaunchSecurity == nil {
+// encrypted is for a guest whose memory is encrypted by its node, with the technology that the function recognizes.
+func encrypted(is func(*v1.VirtualMachineInstance, *v1.LaunchSecurity) bool, technology string) func(*Machine, *platform.Facts) (text, field, change string) {
+	return func(m *Machine, _ *platform.Facts) (text, field, change string) {
+		if security := m.VMI.Spec.Domain.LaunchSecurity; security == nil || !is(m.VMI, security) {
+			return "", "", ""
+		}
+		return "its memory is encrypted by the node with " + technology, "spec.domain.launchSecurity", "remove the encryption"
+	}
+}
+
+// noFrequency is a guest that measures time with a counter of which virt-controller has not fixed the frequency. KubeVirt blocks the one
+// with Hyper-V reenlightenment; QEMU does not migrate the one with invtsc.
+func noFrequency(m *Machine, _ *platform.Facts) (text, field, change string) {
+	if field = launcher.TSCField(&m.VMI.Spec); field == "" || launcher.TSCFrequency(m.VMI) > 0 {
 		return "", "", ""
 	}
-	return "its memory is encrypted by the node", "spec.domain.launchSecurity", "remove the encryption"
+	return "it needs a fixed frequency of the time stamp counter, which no node had when it started", field, "remove the feature, or restart it when nodes have the label " + v1.CPUTimerLabel + "tsc-frequency"
+}
+
+// migrating is an instance with a migration that has not ended.
+func migrating(m *Machine, _ *platform.Facts) (text, field, change string) {
+	s := m.VMI.Status.MigrationState
+	if s == nil || s.MigrationUID == "" || s.Completed || s.Failed {
+		return "", "", ""
+	}
+	text = "it migrates already"
+	if s.TargetNode != "" {
+		text += " to " + s.TargetNode
+	}
+	if volumes := m.VMI.Status.MigratedVolumes; len(volumes) > 0 {
+		text += ", with " + texts.Count(len(volumes), "volume", "volumes")
+	}
+	return text, "status.migrationState", "wait until the migration ends"
+}
+
+// copied is the claim to which the migration of an instance copies a volume; empty if the volume stays.
+func (m *Machine) copied(volume string) string {
+	for i := range m.VMI.Status.MigratedVolumes {
+		if v := &m.VMI.Status.MigratedVolumes[i]; v.VolumeName == volume && v.DestinationPVCInfo != nil {
+			return v.DestinationPVCInfo.ClaimName
+		}
+	}
+	return ""
 }
 
 func reservations(m *Machine, _ *platform.Facts) (text, field, change string) {
@@ -267,11 +328,17 @@ func strategy(m *Machine, facts *platform.Facts) v1.EvictionStrategy {
 	return v1.EvictionStrategyNone
 }
 
-// target is the pod that KubeVirt makes on the node to which the instance migrates: that of the source, but not on its node, and for a
-// CPU model of the host with the labels that the node of the source has for migrations.
+// target is the pod that KubeVirt makes on the node to which the instance migrates: that of the source, but not on its node, with the claims
+// to which volumes are copied, and for a CPU model of the host with the labels that the node of the source has for migrations.
 func target(m *Machine, s *placement.Snapshot) *corev1.Pod {
 	p := m.Pod.DeepCopy()
 	p.Name, p.Spec.NodeName, p.Status = "", "", corev1.PodStatus{}
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		if claim := m.copied(v.Name); claim != "" && v.PersistentVolumeClaim != nil {
+			v.PersistentVolumeClaim.ClaimName = claim
+		}
+	}
 	if p.Spec.NodeSelector == nil {
 		p.Spec.NodeSelector = map[string]string{}
 	}

@@ -40,10 +40,29 @@ func TestBlockers(t *testing.T) {
 		{"a plugin", `{spec: {domain: {devices: {interfaces: [{name: a, binding: {name: passt}}]}}}}`, "InterfaceNotLiveMigratable spec.domain.devices.interfaces[0]: the network binding plugin passt of the interface a does not support migration"},
 		{
 			"devices", `{spec: {domain: {launchSecurity: {sev: {}}, devices: {hostDevices: [{name: h, deviceName: e/h}], disks: [{name: d, lun: {reservation: true}}]}, features: {hypervPassthrough: {}}, cpu: {model: host-passthrough}}}}`,
-			"HostDeviceNotLiveMigratable spec.domain.devices.hostDevices[0]: it has the host device e/h\nSEVNotLiveMigratable spec.domain.launchSecurity: its memory is encrypted by the node\nPersistentReservationNotLiveMigratable spec.domain.devices.disks[0].lun.reservation: the disk d has SCSI reservations\nHypervPassthroughNotLiveMigratable spec.domain.features.hypervPassthrough: it takes the Hyper-V features of its node\nCPUModeLiveMigratable spec.domain.cpu.model: it has the CPU of its node, which other nodes need not have",
+			"HostDeviceNotLiveMigratable spec.domain.devices.hostDevices[0]: it has the host device e/h\nSEVNotLiveMigratable spec.domain.launchSecurity: its memory is encrypted by the node with SEV\nPersistentReservationNotLiveMigratable spec.domain.devices.disks[0].lun.reservation: the disk d has SCSI reservations\nHypervPassthroughNotLiveMigratable spec.domain.features.hypervPassthrough: it takes the Hyper-V features of its node\nCPUModeLiveMigratable spec.domain.cpu.model: it has the CPU of its node, which other nodes need not have",
 		},
 		{"a GPU", `{spec: {domain: {devices: {gpus: [{name: g, deviceName: e/g}]}}}}`, "HostDeviceNotLiveMigratable spec.domain.devices.gpus[0]: it has the GPU e/g"},
-		{"only the condition", `{status: {conditions: [{type: LiveMigratable, status: "False", reason: NoTSCFrequencyNotLiveMigratable, message: no frequency}]}}`, "NoTSCFrequencyNotLiveMigratable : KubeVirt says: no frequency"},
+		{"SNP", `{spec: {domain: {launchSecurity: {snp: {}}}}}`, "SEVNotLiveMigratable spec.domain.launchSecurity: its memory is encrypted by the node with SEV"},
+		{"TDX", `{spec: {domain: {launchSecurity: {tdx: {}}}}}`, "TDXNotLiveMigratable spec.domain.launchSecurity: its memory is encrypted by the node with TDX"},
+		{"Secure Execution", `{spec: {architecture: s390x, domain: {launchSecurity: {}}}}`, "SecureExecutionNotLiveMigratable spec.domain.launchSecurity: its memory is encrypted by the node with Secure Execution"},
+		{"no encryption", `{spec: {architecture: amd64, domain: {launchSecurity: {}}}}`, ""},
+		{"reenlightenment", `{spec: {domain: {features: {hyperv: {reenlightenment: {enabled: true}}}}}}`, "NoTSCFrequencyNotLiveMigratable spec.domain.features.hyperv.reenlightenment: it needs a fixed frequency of the time stamp counter, which no node had when it started"},
+		{"no reenlightenment", `{spec: {domain: {features: {hyperv: {reenlightenment: {enabled: false}}}}}}`, ""},
+		{"a frequency", `{spec: {domain: {features: {hyperv: {reenlightenment: {enabled: true}}}}}, status: {topologyHints: {tscFrequency: 2100000000}}}`, ""},
+		{"a frequency of zero", `{spec: {domain: {cpu: {features: [{name: invtsc, policy: require}]}}}, status: {topologyHints: {tscFrequency: 0}}}`, "NoTSCFrequencyNotLiveMigratable spec.domain.cpu.features: it needs a fixed frequency of the time stamp counter, which no node had when it started"},
+		{"a migration", `{status: {migrationState: {migrationUid: m, targetNode: b}}}`, "MigrationInProgress status.migrationState: it migrates already to b"},
+		{"a migration that failed", `{status: {migrationState: {migrationUid: m, targetNode: b, failed: true}}}`, ""},
+		{"a migration that completed", `{status: {migrationState: {migrationUid: m, targetNode: b, completed: true}}}`, ""},
+		{
+			"a migration of a volume", `{spec: {volumes: [{name: d, persistentVolumeClaim: {claimName: new}}]}, status: {volumeStatus: [{name: d, persistentVolumeClaimInfo: {claimName: new, accessModes: [ReadWriteOnce]}}], migratedVolumes: [{volumeName: d, sourcePVCInfo: {claimName: old}, destinationPVCInfo: {claimName: new}}], migrationState: {migrationUid: m}}}`,
+			"MigrationInProgress status.migrationState: it migrates already, with 1 volume",
+		},
+		{
+			"a volume that stays", `{spec: {volumes: [{name: d, persistentVolumeClaim: {claimName: new}}, {name: e, persistentVolumeClaim: {claimName: stays}}]}, status: {volumeStatus: [{name: e, persistentVolumeClaimInfo: {claimName: stays, accessModes: [ReadWriteOnce]}}], migratedVolumes: [{volumeName: d, destinationPVCInfo: {claimName: new}}]}}`,
+			"DisksNotLiveMigratable spec.volumes[1]: the claim stays of the volume e is not ReadWriteMany",
+		},
+		{"only the condition", `{status: {conditions: [{type: LiveMigratable, status: "False", reason: HotplugNotLiveMigratable, message: no hotplug}]}}`, "HotplugNotLiveMigratable : KubeVirt says: no hotplug"},
 	} {
 		var lines []string
 		for _, b := range migrations.Blockers(&migrations.Machine{VMI: read[v1.VirtualMachineInstance](t, c.vmi)}, facts) {
@@ -122,6 +141,48 @@ func TestDrain(t *testing.T) {
 	}
 	if stranded := migrations.Stranded(moved); len(stranded) != 2 || stranded[0].Name != "second" {
 		t.Errorf("stranded are %v", stranded)
+	}
+}
+
+// TestDrainOfMigrating: an instance that migrates already goes where its migration goes, and one without a target to a node with room.
+func TestDrainOfMigrating(t *testing.T) {
+	facts := platform.Defaults(platform.Settings{})
+	first, second := machine(t, "first", `{domain: {}}`), machine(t, "second", `{domain: {}}`)
+	first.VMI.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{MigrationUID: "m", TargetNode: "c"}
+	second.VMI.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{MigrationUID: "n"}
+	moved, err := migrations.Drain("a", []migrations.Machine{first, second}, cluster(t, first, second), facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(moved) != 2 || moved[0].To != "c" || moved[1].To != "b" || moved[0].Migratable() {
+		t.Errorf("moved: %+v", moved)
+	}
+	n, err := migrations.Targets(&first, facts, func(bool) (int, bool, error) { return 2, true, nil })
+	if n != 2 || err != nil {
+		t.Errorf("%d targets, %v", n, err)
+	}
+}
+
+// TestCopiedVolumes: the pod on the target has the claims to which volumes are copied, not those of the source.
+func TestCopiedVolumes(t *testing.T) {
+	m := machine(t, "db", `{domain: {cpu: {model: Penryn}}, volumes: [{name: d, persistentVolumeClaim: {claimName: new}}]}`)
+	m.Pod.Spec.Volumes = read[corev1.PodSpec](t, `{containers: [], volumes: [{name: d, persistentVolumeClaim: {claimName: old}}]}`).Volumes
+	c := cluster(t, m)
+	for _, name := range []string{"old", "new"} {
+		c.Claims = append(c.Claims, read[corev1.PersistentVolumeClaim](t, `{metadata: {namespace: shop, name: `+name+`, annotations: {pv.kubernetes.io/bind-completed: "yes"}}, spec: {accessModes: [ReadWriteOnce], volumeName: pv-`+name+`}, status: {phase: Bound}}`))
+		c.Volumes = append(c.Volumes, read[corev1.PersistentVolume](t, `{metadata: {name: pv-`+name+`}}`))
+	}
+	s, err := placement.NewSnapshot(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := platform.Defaults(platform.Settings{})
+	if r := migrations.Check(&m, s, facts); r.TargetCount != 0 || r.Groups[0].Kind != placement.AttachedElsewhere {
+		t.Errorf("without a migration of volumes: %+v", r)
+	}
+	m.VMI.Status.MigratedVolumes = []v1.StorageMigratedVolumeInfo{{VolumeName: "d", DestinationPVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "new"}}}
+	if r := migrations.Check(&m, s, facts); fmt.Sprint(r.Targets) != "[b c]" || !r.Migratable() {
+		t.Errorf("with it: %+v", r)
 	}
 }
 

@@ -12,9 +12,9 @@ var ErrManyCPUs = errors.New("the nodes have more kinds of CPUs than are compare
 
 // Targets is the number of nodes that could receive an instance that has not started yet, by live migration, if nothing else ran there.
 // It starts on any node that could run it: the number is that of the node from which the fewest can receive it. It is 0 if there are
-// Blockers; if not, moves returns what MoveTargets does of its pod. A number that depends on what is not known is an error.
+// Blockers that are not temporary; if not, moves returns what MoveTargets does of its pod. A number that depends on what is not known is an error.
 func Targets(m *Machine, facts *platform.Facts, moves func(ofHost bool) (n int, known bool, err error)) (int, error) {
-	if len(Blockers(m, facts)) > 0 {
+	if lastingly(Blockers(m, facts)) {
 		return 0, nil
 	}
 	n, known, err := moves(ofHost(m.VMI))

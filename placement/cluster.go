@@ -190,6 +190,7 @@ type Snapshot struct {
 	labels     labelled
 	columns    columns
 	hosts      hostModels
+	tscs       tscs
 	moves      moves
 	cluster    *Cluster
 	nodes      []node

@@ -30,10 +30,13 @@ func nodeAffinity(c *compilation) []check {
 	return append(checks, c.affinityTerms()...)
 }
 
-// lastingLabel is for labels that do not come and go with virt-handler.
+// lastingLabel is for labels that do not come and go with virt-handler, and that virt-controller does not set when an instance needs them.
 func lastingLabel(key string) func(*node) bool {
 	if key == v1.NodeSchedulable {
 		return nil
+	}
+	if hz := tscOf(key); hz > 0 {
+		return func(n *node) bool { return !n.offersTSC(hz) }
 	}
 	return always
 }
@@ -89,6 +92,9 @@ func lacks(n *node, key, value, field string) (text, change string) {
 	if key == v1.NodeSchedulable {
 		return "KubeVirt cannot start virtual machines on the node: virt-handler does not mark it " + key + "=true", "check the virt-handler pod of the node"
 	}
+	if hz := tscOf(key); hz > 0 {
+		return lacksTSC(n, hz, field)
+	}
 	for _, c := range capabilities {
 		name, ok := strings.CutPrefix(key, c.prefix)
 		if !ok {
@@ -109,6 +115,18 @@ func lacks(n *node, key, value, field string) (text, change string) {
 		return fmt.Sprintf("the node has the label %s=%s instead of %s", key, have, value), orChange(field, "label the node "+key+"="+value)
 	}
 	return fmt.Sprintf("the node lacks the label %s=%s", key, value), orChange(field, "label the node "+key+"="+value)
+}
+
+// lacksTSC says why a node does not have the label of a frequency of the time stamp counter.
+func lacksTSC(n *node, hz int64, field string) (text, change string) {
+	own := n.tsc()
+	switch {
+	case own == 0:
+		return fmt.Sprintf("the node has no fixed frequency of the time stamp counter, and the guest needs %d Hz", hz), orChange(field, "add a node with that frequency")
+	case n.offersTSC(hz):
+		return fmt.Sprintf("the node can have a time stamp counter of %d Hz, but virt-controller has not labelled it yet", hz), "wait for virt-controller"
+	}
+	return fmt.Sprintf("the time stamp counter of the node has %d Hz, and the guest needs %d Hz", own, hz), orChange(field, "add a node with that frequency")
 }
 
 // orChange suggests a change, or to change the field.

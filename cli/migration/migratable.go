@@ -35,7 +35,7 @@ func NewMigratableCommand(program options.Program) *cobra.Command {
 
 A virtual machine can migrate if nothing about it forbids that, and another node can take it now. What forbids it: KubeVirt's condition
 LiveMigratable, claims that are not ReadWriteMany, files of the node, bindings of the pod network, host devices, memory encryption, SCSI
-reservations, and the CPU of the host. The other nodes are checked as why does it, for the pod that runs: CPU model and features,
+reservations, a time stamp counter without a fixed frequency, the CPU of the host, and a migration that runs. The other nodes are checked as why does it, for the pod that runs: CPU model and features,
 labels, taints, resources, volumes and affinities. A guest with the CPU model of its host moves only to nodes that support that model.
 
 You need permission to list nodes, virtual machine instances and their pods. Notes on standard error name what else you may not read.`,
