@@ -63,7 +63,7 @@ func monitored(values ...string) []string {
 func everyAlert(t *testing.T) []alert {
 	t.Helper()
 	var all []alert
-	found := alertsWith(t, monitored("goldenImages.enabled=true", "virtualImages.enabled=true", `templates.mode="manage"`, "templates.imports.enabled=true", "templates.exports.enabled=true")...)
+	found := alertsWith(t, monitored("checks.nodes=true", "goldenImages.enabled=true", "virtualImages.enabled=true", `templates.mode="manage"`, "templates.imports.enabled=true", "templates.exports.enabled=true")...)
 	for _, name := range []string{"virtward-webhook", "virtward-policies", "virtward-templates", "virtward-rollouts", "virtward-images", "virtward-virtualimages", "virtward-templateimports", "virtward-templateexports"} {
 		if len(found[name]) == 0 {
 			t.Errorf("%s has no alerts", name)
@@ -136,6 +136,7 @@ func TestAlertGates(t *testing.T) {
 		"defaults":           {[]string{}, nil},
 		"alerts":             {monitored(), []string{"virtward-policies 4", "virtward-rollouts 1", "virtward-templates 1", "virtward-webhook 11"}},
 		"without exceptions": {monitored("policies.exceptions.enabled=false"), []string{"virtward-policies 2", "virtward-rollouts 1", "virtward-templates 1", "virtward-webhook 11"}},
+		"with nodes":         {monitored("checks.nodes=true"), []string{"virtward-policies 5", "virtward-rollouts 1", "virtward-templates 1", "virtward-webhook 11"}},
 		"without rollouts":   {monitored("rollouts.enabled=false"), []string{"virtward-policies 4", "virtward-templates 1", "virtward-webhook 11"}},
 		"without templates":  {monitored(`templates.mode="observe"`), []string{"virtward-policies 4", "virtward-rollouts 1", "virtward-webhook 11"}},
 		"golden images":      {monitored("goldenImages.enabled=true"), []string{"virtward-images 6", "virtward-policies 4", "virtward-rollouts 1", "virtward-templates 1", "virtward-webhook 11"}},

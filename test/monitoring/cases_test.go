@@ -70,6 +70,10 @@ var cases = []struct {
 	{"VirtwardPolicyExceptionNotPermitted", "one", []string{`virtward_policy_exceptions{state="NotPermitted"} 1x180`}, []string{"1 exceptions of policies are not active because the guard has not checked their authors"}},
 	{"VirtwardPolicyExceptionNotPermitted", "none", []string{`virtward_policy_exceptions{state="NotPermitted"} 0x180`}, nil},
 
+	{"VirtwardInstancesWithoutMigrationTarget", "two", []string{`virtward_instances_by_migration_targets{targets="none",pod="a"} 2x180`, `virtward_instances_by_migration_targets{targets="one",pod="a"} 3x180`}, []string{"2 running virtual machines cannot migrate to any other node"}},
+	{"VirtwardInstancesWithoutMigrationTarget", "others", []string{`virtward_instances_by_migration_targets{targets="none"} 0x180`, `virtward_instances_by_migration_targets{targets="one"} 3x180`, `virtward_instances_by_migration_targets{targets="unknown"} 3x180`}, nil},
+	{"VirtwardInstancesWithoutMigrationTarget", "for an hour", []string{`virtward_instances_by_migration_targets{targets="none"} 0x120 2x60`}, nil},
+
 	{"VirtwardTemplateAPIUnavailable", "one version", []string{`aggregator_unavailable_apiservice{name="v1alpha1.subresources.template.kubevirt.io",instance="a"} 1x180`, `aggregator_unavailable_apiservice{name="v1beta1.subresources.template.kubevirt.io",instance="a"} 0x180`}, []string{"the API v1alpha1.subresources.template.kubevirt.io of VM templates does not answer, so no namespace is deleted"}},
 	{"VirtwardTemplateAPIUnavailable", "a replica starts", []string{`aggregator_unavailable_apiservice{name="v1beta1.subresources.template.kubevirt.io"} 0x177 1x3`}, nil},
 	{"VirtwardTemplateAPIUnavailable", "another API", []string{`aggregator_unavailable_apiservice{name="v1beta1.metrics.k8s.io"} 1x180`}, nil},

@@ -29,7 +29,7 @@ var output = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	command := exec.Command(binary, "template", "virtward", "charts/virtward", "--set", "image.repository=virtward/virtward,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true,goldenImages.enabled=true,virtualImages.enabled=true,templates.mode=manage,templates.imports.enabled=true,templates.exports.enabled=true,nodes.labeller.enabled=true,nodes.tuner.enabled=true")
+	command := exec.Command(binary, "template", "virtward", "charts/virtward", "--set", "image.repository=virtward/virtward,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true,goldenImages.enabled=true,virtualImages.enabled=true,templates.mode=manage,templates.imports.enabled=true,templates.exports.enabled=true,checks.nodes=true,nodes.labeller.enabled=true,nodes.tuner.enabled=true")
 	command.Dir = root
 	rendered, err := command.Output()
 	return string(rendered), err
