@@ -153,19 +153,27 @@ func platformOf(element string, platform *v1.Platform, only bool) (string, error
 // Select returns the variant of a platform: the architecture, or the architecture with its variant. An empty platform is the only
 // variant.
 func (t *Top) Select(platform string) (*Variant, error) {
-	names := make([]string, len(t.Variants))
 	for i := range t.Variants {
 		v := &t.Variants[i]
 		architecture, _, _ := strings.Cut(v.Platform, "/")
 		if platform == "" && len(t.Variants) == 1 || v.Platform == platform || architecture == platform {
 			return v, nil
 		}
-		names[i] = v.Platform
 	}
+	names := strings.Join(t.Platforms(), ", ")
 	if platform == "" {
-		return nil, rejected(NoVariant, "", "the artifact has several architectures: choose one of %s", strings.Join(names, ", "))
+		return nil, rejected(NoVariant, "", "the artifact has several architectures: choose one of %s", names)
 	}
-	return nil, rejected(NoVariant, "", "the artifact has no %q: choose one of %s", platform, strings.Join(names, ", "))
+	return nil, rejected(NoVariant, "", "the artifact has no %q: choose one of %s", platform, names)
+}
+
+// Platforms are those of the variants, in the order of the index.
+func (t *Top) Platforms() []string {
+	names := make([]string, len(t.Variants))
+	for i := range t.Variants {
+		names[i] = t.Variants[i].Platform
+	}
+	return names
 }
 
 // ParseManifest reads a manifest.

@@ -31,6 +31,8 @@ type resolved struct {
 	manifest *oci.Manifest
 	// top is the digest of what the reference names, and chosen that of the manifest.
 	top, chosen string
+	// platforms are those of the index; nil without one.
+	platforms []string
 	// signer is who signed it; empty if no signature is required.
 	signer      string
 	authorities []byte
@@ -82,9 +84,10 @@ func (r *resolved) read(ctx context.Context, reference artifacts.Reference, conn
 	}
 	r.manifest, r.top, r.chosen = top.Manifest, blob.Digest.String(), blob.Digest.String()
 	if r.manifest == nil {
+		r.platforms = top.Platforms()
 		variant, err := top.Select(platform)
 		if err != nil {
-			return err //nolint:wrapcheck // as above
+			return &unselected{error: err, platforms: r.platforms}
 		}
 		if r.manifest, blob, err = r.Manifest(ctx, variant); err != nil {
 			return err //nolint:wrapcheck // as above
@@ -93,6 +96,15 @@ func (r *resolved) read(ctx context.Context, reference artifacts.Reference, conn
 	}
 	return nil
 }
+
+// unselected is the error of an artifact of which an import names no platform.
+type unselected struct {
+	error
+
+	platforms []string
+}
+
+func (u *unselected) Unwrap() error { return u.error }
 
 // unsigned is the error of an artifact without a valid signature. It is final, unless the registry did not send all signatures.
 func unsigned(err error) error {
@@ -106,6 +118,9 @@ func unsigned(err error) error {
 // readArtifact reads the configuration of an artifact and the beginning of each disk.
 func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*Read, error) {
 	r, err := s.resolve(ctx, of, s.Signatures)
+	if choice := (*unselected)(nil); errors.As(err, &choice) {
+		return &Read{Outcome: imports.Unselected(choice.error, choice.platforms)}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +139,7 @@ func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachin
 	if err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}
-	read.Outcome = imports.EvaluateArtifact(of, &imports.Artifact{Manifest: r.manifest, Object: object})
+	read.Outcome = imports.EvaluateArtifact(of, &imports.Artifact{Manifest: r.manifest, Object: object, Platforms: r.platforms})
 	if read.Outcome.Fault != nil {
 		return read, nil
 	}

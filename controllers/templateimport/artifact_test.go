@@ -160,9 +160,15 @@ func TestArtifactEnds(t *testing.T) {
 		answer          map[string]http.HandlerFunc
 		change          func(*v1beta1.VirtualMachineTemplateImportSpec)
 		reason, message string
+		platforms       []v1beta1.ImportChoice
 	}{
 		"several architectures": {
-			pushed: []artifactstest.Variant{variant("amd64"), variant("arm64")}, reason: v1beta1.ReasonChoiceRequired, message: "choose one of amd64, arm64",
+			pushed: []artifactstest.Variant{variant("amd64"), variant("arm64")}, reason: v1beta1.ReasonChoiceRequired, message: "spec.source.oci.platform: the artifact has several architectures: choose one of amd64, arm64",
+			platforms: []v1beta1.ImportChoice{{ID: "amd64"}, {ID: "arm64"}},
+		},
+		"another of several architectures": {
+			pushed: []artifactstest.Variant{variant("amd64"), variant("arm64")}, change: func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Source.OCI.Platform = "s390x" },
+			reason: v1beta1.ReasonChoiceRequired, message: `the artifact has no "s390x"`, platforms: []v1beta1.ImportChoice{{ID: "amd64"}, {ID: "arm64"}},
 		},
 		"no such architecture": {
 			change: func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Source.OCI.Platform = "s390x" }, reason: v1beta1.ReasonChoiceRequired, message: `the artifact has no "s390x"`,
@@ -222,6 +228,13 @@ func TestArtifactEnds(t *testing.T) {
 			c.plays(t)
 			if ended := c.completed(t); ended.Status != metav1.ConditionFalse || ended.Reason != test.reason || !strings.Contains(ended.Message, test.message) {
 				t.Errorf("Completed is %+v", ended)
+			}
+			var offered []v1beta1.ImportChoice
+			if choices := c.stored(t).Status.Choices; choices != nil {
+				offered = choices.Platforms
+			}
+			if diff := cmp.Diff(test.platforms, offered); diff != "" {
+				t.Errorf("platforms (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff([]string{"ConfigMap of nothing"}, c.left(t)); diff != "" {
 				t.Errorf("left (-want +got):\n%s", diff)

@@ -19,6 +19,8 @@ import (
 type Artifact struct {
 	Manifest *oci.Manifest
 	Object   *oci.Object
+	// Platforms are those of its index; nil without one.
+	Platforms []string
 }
 
 // The codes of warnings about artifacts.
@@ -30,11 +32,28 @@ const (
 
 // EvaluateArtifact decides what an import of an artifact creates.
 func EvaluateArtifact(of *v1beta1.VirtualMachineTemplateImport, found *Artifact) *Outcome {
-	o := &Outcome{}
+	o := &Outcome{Choices: platformsOf(found.Platforms)}
 	if f := o.artifact(of, found); f != nil {
 		o.Fault, o.Disks, o.Template = f, nil, nil
 	}
 	return o
+}
+
+// Unselected is the outcome of an artifact of several platforms, of which the import names none.
+func Unselected(err error, platforms []string) *Outcome {
+	return &Outcome{Choices: platformsOf(platforms), Fault: fault(v1beta1.ReasonChoiceRequired, "spec.source.oci.platform: %s", err)}
+}
+
+// platformsOf are the choices of an artifact with several platforms; nil for another.
+func platformsOf(names []string) *v1beta1.ImportChoices {
+	if len(names) < 2 {
+		return nil
+	}
+	c := &v1beta1.ImportChoices{}
+	for _, name := range names[:min(len(names), v1beta1.MaxImportNotes)] {
+		c.Platforms = append(c.Platforms, v1beta1.ImportChoice{ID: shortened(name)})
+	}
+	return c
 }
 
 // artifact returns the first fault.

@@ -450,8 +450,15 @@ type ImportDisk struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ImportChoices are what a descriptor offers.
+// ImportChoices are what a descriptor or an artifact offers.
 type ImportChoices struct {
+	// The platforms of an artifact with several, for spec.source.oci.platform.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Platforms []ImportChoice `json:"platforms,omitempty"`
+
 	// The virtual systems, for spec.virtualSystem.
 	//
 	// +optional
