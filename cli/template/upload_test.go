@@ -295,3 +295,12 @@ func TestImportStored(t *testing.T) {
 		})
 	}
 }
+
+// TestImportRecorded: artifacts that KubeVirt's exporter wrote are read. One that lacks a disk is rejected.
+func TestImportRecorded(t *testing.T) {
+	for file, want := range map[string]string{"vm-two-disks-arm64": unreachable, "template-no-disk": "the artifact has no disk for the volume root"} {
+		if err := read("../../conformance/testdata/oci/" + file + ".oci.tar"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", file, err, want)
+		}
+	}
+}
