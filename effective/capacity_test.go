@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -214,8 +215,9 @@ func TestMigrationTargets(t *testing.T) {
 	}
 }
 
-// TestFrequencies: a guest with invtsc moves only to nodes that can have the frequency of the time stamp counter that it starts with.
-func TestFrequencies(t *testing.T) {
+// frequencies are nodes with a time stamp counter: two of 2.1 GHz, and one of 2.9 GHz. Another one has none.
+func frequencies(t *testing.T) []*corev1.Node {
+	t.Helper()
 	var nodes []*corev1.Node
 	for name, hz := range map[string]string{"a": "2100000000", "b": "2100000000", "c": "2900000000", "d": ""} {
 		node := &corev1.Node{}
@@ -229,13 +231,21 @@ func TestFrequencies(t *testing.T) {
 		}
 		nodes = append(nodes, node)
 	}
-	of := func(policy string) *v1.VirtualMachineInstance {
-		vmi := build.VMI("db").Memory("1Gi").Obj()
-		vmi.Spec.Domain.CPU = &v1.CPU{Model: "Haswell", Features: []v1.CPUFeature{{Name: "invtsc", Policy: policy}}}
-		vmi.Spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
-		vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
-		return vmi
-	}
+	return nodes
+}
+
+// fixed is an instance with a fixed frequency of the time stamp counter, by the policy of invtsc.
+func fixed(policy string) *v1.VirtualMachineInstance {
+	vmi := build.VMI("db").Memory("1Gi").Obj()
+	vmi.Spec.Domain.CPU = &v1.CPU{Model: "Haswell", Features: []v1.CPUFeature{{Name: "invtsc", Policy: policy}}}
+	vmi.Spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
+	return vmi
+}
+
+// TestFrequencies: a guest with invtsc moves only to nodes that can have the frequency of the time stamp counter that it starts with.
+func TestFrequencies(t *testing.T) {
+	nodes := frequencies(t)
 	hz := func(n int64) *int64 { return &n }
 	for name, c := range map[string]struct {
 		vmi      *v1.VirtualMachineInstance
@@ -243,12 +253,12 @@ func TestFrequencies(t *testing.T) {
 		scalable bool
 		want     string
 	}{
-		"a fixed frequency":     {vmi: of("require"), want: "1 targets"},
-		"scaled":                {vmi: of("require"), scalable: true, want: "2 targets"},
-		"another minimum":       {vmi: of("require"), minimum: hz(2900000000), want: "0 targets"},
-		"a minimum that scales": {vmi: of("require"), minimum: hz(1900000000), scalable: true, want: "2 targets"},
-		"a minimum of no node":  {vmi: of("require"), minimum: hz(1900000000), want: "0 targets"},
-		"no fixed frequency":    {vmi: of("disable"), want: "3 targets"},
+		"a fixed frequency":     {vmi: fixed("require"), want: "1 targets"},
+		"scaled":                {vmi: fixed("require"), scalable: true, want: "2 targets"},
+		"another minimum":       {vmi: fixed("require"), minimum: hz(2900000000), want: "0 targets"},
+		"a minimum that scales": {vmi: fixed("require"), minimum: hz(1900000000), scalable: true, want: "2 targets"},
+		"a minimum of no node":  {vmi: fixed("require"), minimum: hz(1900000000), want: "0 targets"},
+		"no fixed frequency":    {vmi: fixed("disable"), want: "3 targets"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := platform.Defaults(platform.Settings{})
@@ -269,6 +279,21 @@ func TestFrequencies(t *testing.T) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestFrequencyOfRunning: an instance that runs has the frequency in its status, whatever one that starts now would have.
+func TestFrequencyOfRunning(t *testing.T) {
+	snapshot, err := placement.NewSnapshot(&placement.Cluster{Nodes: frequencies(t), Unknown: placement.Nothing()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for hz, want := range map[int64]migrations.Level{2_100_000_000: migrations.OneTarget, 2_900_000_000: migrations.NoTarget, 0: migrations.NoTarget} {
+		vmi := fixed("require")
+		vmi.Status.TopologyHints = &v1.TopologyHints{TSCFrequency: &hz}
+		if got := evaluate(t, effective.Input{VMI: vmi, Facts: platform.Defaults(platform.Settings{}), TargetNodes: snapshot}).Targets; got != want {
+			t.Errorf("%d Hz: %s, want %s", hz, got, want)
+		}
 	}
 }
 
@@ -420,6 +445,14 @@ func TestUnknownTargets(t *testing.T) {
 		return cel.VolumeReference{Reference: cel.Reference{Name: name, Found: found}, AccessModes: modes}
 	}
 	absent := volume("root", false)
+	shared := &cel.References{PersistentVolumeClaims: []cel.VolumeReference{volume("root", true, "ReadWriteMany")}}
+	term := corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}
+	near := func(vmi *v1.VirtualMachineInstance) {
+		vmi.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
+	}
+	far := func(vmi *v1.VirtualMachineInstance) {
+		vmi.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
+	}
 	notGiven := cel.NewReferences()
 	notGiven.Unknown["persistentVolumeClaims"] = fmt.Errorf("%w: spec.volumes[0].dataVolume.name", cel.ErrReferenceNotGiven)
 	var nodes []*corev1.Node
@@ -447,6 +480,17 @@ func TestUnknownTargets(t *testing.T) {
 		"devices": {references: &cel.References{PersistentVolumeClaims: []cel.VolumeReference{volume("root", true, "ReadWriteMany")}}, nodes: 2, change: func(vmi *v1.VirtualMachineInstance) {
 			vmi.Spec.ResourceClaims = []v1.VirtualMachineInstanceResourceClaim{{Name: "nic"}}
 		}, want: "which nodes can allocate the ResourceClaim nic of spec.resourceClaims is not known"},
+		"near pods":                        {references: shared, nodes: 2, change: near, want: "which nodes have the pods of spec.affinity.podAffinity is not known"},
+		"near pods, of one node":           {references: shared, nodes: 1, change: near, want: "0 targets"},
+		"far from pods":                    {references: shared, nodes: 2, change: far, want: "which nodes have the pods of spec.affinity.podAntiAffinity is not known"},
+		"far from pods, with a local disk": {references: &cel.References{PersistentVolumeClaims: []cel.VolumeReference{volume("root", true, "ReadWriteOnce")}}, nodes: 2, change: far, want: "0 targets"},
+		"preferably far from pods": {references: shared, nodes: 2, change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term}}}}
+		}, want: "1 targets"},
+		"a device of a network": {references: shared, nodes: 2, change: func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Networks = append(vmi.Spec.Networks, v1.Network{Name: "fast", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "fast"}}})
+			vmi.Spec.Domain.Devices.Interfaces = append(vmi.Spec.Domain.Devices.Interfaces, v1.Interface{Name: "fast", InterfaceBindingMethod: v1.InterfaceBindingMethod{SRIOV: &v1.InterfaceSRIOV{}}})
+		}, want: "which nodes have devices of the network fast of spec.networks is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			snapshot, err := placement.NewSnapshot(&placement.Cluster{Nodes: nodes[:c.nodes], Unknown: placement.Nothing()})

@@ -1,8 +1,11 @@
 package migrations
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/platform"
 )
@@ -26,13 +29,33 @@ func Targets(m *Machine, facts *platform.Facts, moves func(ofHost bool) (n int, 
 	case n == 0:
 		return 0, nil
 	}
-	if err := m.unknownClaim(); err != nil {
+	if err := cmp.Or(m.unknownClaim(), unknownNodes(&m.VMI.Spec)); err != nil {
 		return 0, err
 	}
-	if claims := m.VMI.Spec.ResourceClaims; len(claims) > 0 {
-		return 0, fmt.Errorf("which nodes can allocate the ResourceClaim %s of spec.resourceClaims is not known", claims[0].Name)
-	}
 	return n, nil
+}
+
+// unknownNodes says of which demands it is not known which nodes meet them: those for other pods, and for devices of networks and of
+// ResourceClaims. It is nil if there are none.
+func unknownNodes(spec *v1.VirtualMachineInstanceSpec) error {
+	const unknown = "which nodes %s is not known"
+	if affinity := spec.Affinity; affinity != nil {
+		if pods := affinity.PodAffinity; pods != nil && len(pods.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+			return fmt.Errorf(unknown, "have the pods of spec.affinity.podAffinity")
+		}
+		if pods := affinity.PodAntiAffinity; pods != nil && len(pods.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+			return fmt.Errorf(unknown, "have the pods of spec.affinity.podAntiAffinity")
+		}
+	}
+	for i := range spec.Domain.Devices.Interfaces {
+		if n := &spec.Domain.Devices.Interfaces[i]; n.SRIOV != nil {
+			return fmt.Errorf(unknown, "have devices of the network "+n.Name+" of spec.networks")
+		}
+	}
+	if claims := spec.ResourceClaims; len(claims) > 0 {
+		return fmt.Errorf(unknown, "can allocate the ResourceClaim "+claims[0].Name+" of spec.resourceClaims")
+	}
+	return nil
 }
 
 // Level is a number of Targets, as far as metrics and reports distinguish it.
