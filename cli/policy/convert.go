@@ -2,9 +2,11 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +27,7 @@ type convertOptions struct {
 	output  string
 	suite   string
 	engines []string
+	timeout time.Duration
 }
 
 func convertCommand(program options.Program) *cobra.Command {
@@ -67,6 +70,9 @@ The exit code is 0 if all policies are converted completely and have no finding,
 			if len(o.engines) > 0 && o.suite == "" {
 				return options.Usagef("--engine runs the tests that --suite writes: add --suite%s", options.SeeHelp(cmd))
 			}
+			if o.timeout < 0 || o.timeout > 0 && o.suite == "" {
+				return options.Usagef("--timeout is the time for the tests that --suite writes: it must not be negative, and needs --suite%s", options.SeeHelp(cmd))
+			}
 			return options.OneOf("output", o.output, outputs)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
@@ -75,6 +81,7 @@ The exit code is 0 if all policies are converted completely and have no finding,
 	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(outputs, ", "))
 	cmd.Flags().StringVar(&o.suite, "suite", "", "Write tests of rules in patterns, conditions and Rego to this directory")
 	cmd.Flags().StringArrayVar(&o.engines, "engine", nil, "Run the tests with this program: kyverno, or gator if its name begins so; can be repeated")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "Time to derive the tests and to run them, such as 5m; 0 has no limit")
 	options.CompleteFlags(cmd, map[string][]string{"output": outputs})
 	return cmd
 }
@@ -127,6 +134,11 @@ func (o *convertOptions) prove(ctx context.Context, env *cel.Environment, object
 	if o.suite == "" {
 		return 0, nil
 	}
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not complete after %s: the rest is not proved, see --timeout", o.timeout))
+		defer cancel()
+	}
 	tell := func(format string, values ...any) {
 		fmt.Fprintln(o.program.Streams.ErrOut, texts.OneLine(fmt.Sprintf(format, values...)))
 	}
@@ -140,8 +152,13 @@ func (o *convertOptions) prove(ctx context.Context, env *cel.Environment, object
 			continue
 		}
 		written, err := proof.Write(ctx, env, filepath.Join(o.suite, r.Policy.Name), objects[r.Index], r)
-		if err != nil {
-			return 0, err
+		switch {
+		case errors.Is(err, convert.ErrTooLarge):
+			unproved++
+			tell("warning: %s: no tests, so it is not proved: %v", r.Source, err)
+			continue
+		case err != nil:
+			return 0, fmt.Errorf("writing the tests of %s: %w", r.Source, err)
 		}
 		of := fmt.Sprintf("%s: %s in %s", r.Source, texts.Count(len(written.Cases), "case", "cases"), written.Directory)
 		program := o.engineOf(written.Engine)
@@ -150,7 +167,11 @@ func (o *convertOptions) prove(ctx context.Context, env *cel.Environment, object
 			tell("warning: %s: not proved: add --engine %s to run them in the original engine", of, written.Engine)
 			continue
 		}
-		if err := written.Run(ctx, program); err != nil {
+		err = written.Run(ctx, program)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return 0, fmt.Errorf("%s: running %s: %w", of, program, err)
+		case err != nil:
 			unproved++
 			tell("warning: %s: not proved: %v", of, err)
 			continue

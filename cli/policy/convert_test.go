@@ -122,6 +122,20 @@ func TestPolicyConvertSuite(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+	t.Run("an engine that does not end", func(t *testing.T) {
+		inFolder(t, map[string]string{"x.yaml": patternCap, "engine": "#!/bin/sh\nsleep 600 &\nwait\n"})
+		if err := os.Chmod("engine", 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+		if got := clitest.Call(t, "", "policy", "convert", "-f", "x.yaml", "--suite", "tests", "--engine", "./engine", "--timeout", "2s"); got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "not complete after 2s") {
+			t.Errorf("%+v", got)
+		}
+	})
+	for _, args := range [][]string{{"--timeout", "1s"}, {"--suite", "tests", "--timeout", "-1s"}} {
+		if got := clitest.Call(t, "", append([]string{"policy", "convert", "-f", "x.yaml"}, args...)...); got.Code != clitest.ExitUsage || !strings.Contains(got.ErrOut, "--timeout is the time for the tests") {
+			t.Errorf("%+v", got)
+		}
+	}
 	inFolder(t, map[string]string{"x.yaml": patternCap})
 	if got := clitest.Call(t, "", "policy", "convert", "-f", "x.yaml", "--engine", "kyverno"); got.Code != clitest.ExitUsage || !strings.Contains(got.ErrOut, "add --suite") {
 		t.Errorf("%+v", got)

@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -27,11 +29,58 @@ type Case struct {
 	User string
 }
 
-// maxCases bounds the cases of one rule, and maxPairs those with two differences.
+// maxCases bounds the cases of one rule, maxPairs those with two differences, and maxDerived their objects in bytes of JSON.
 const (
-	maxCases = 400
-	maxPairs = 60
+	maxCases   = 400
+	maxPairs   = 60
+	maxDerived = 2 << 20
 )
+
+// ErrTooLarge is the error of a rule whose cases would be too large together.
+var ErrTooLarge = fmt.Errorf("its tests would have more than %d MiB of objects: shorten the values of the rule, or split it", maxDerived>>20)
+
+// collection collects cases about different requests.
+type collection struct {
+	cases []Case
+	most  int
+	known map[[sha256.Size]byte]bool
+	names map[string]bool
+	bytes int
+	// err ends the derivation.
+	err error
+}
+
+func newCollection(most int) *collection {
+	return &collection{most: most, known: map[[sha256.Size]byte]bool{}, names: map[string]bool{}}
+}
+
+// full reports whether no case can be added.
+func (c *collection) full() bool { return c.err != nil || len(c.cases) >= c.most }
+
+// add adds a case, unless there is one about the same request.
+func (c *collection) add(one Case) {
+	if c.full() {
+		return
+	}
+	content, err := json.Marshal([]any{one.Object, one.OldObject, one.Operation, one.User})
+	if err != nil {
+		c.err = fmt.Errorf("encoding the case %q: %w", one.Name, err)
+		return
+	}
+	digest := sha256.Sum256(content)
+	if c.known[digest] {
+		return
+	}
+	if c.bytes += len(content); c.bytes > maxDerived {
+		c.err = ErrTooLarge
+		return
+	}
+	for n, name := 2, one.Name; c.names[one.Name]; n++ {
+		one.Name = fmt.Sprintf("%s (%d)", name, n)
+	}
+	c.known[digest], c.names[one.Name] = true, true
+	c.cases = append(c.cases, one)
+}
 
 // change makes an object differ in one place.
 type change struct {
@@ -40,12 +89,12 @@ type change struct {
 	apply func(object map[string]any)
 }
 
-// Cases derives requests from a rule. violates evaluates the policy. Of patterns, the first object passes, if one can. Each other one
+// Cases derives requests from a rule. violates evaluates the policy; its error ends the derivation. Of patterns, the first object passes, if one can. Each other one
 // differs in one field: it has values at the edges of its pattern, is missing, is empty or has another element. Then two fields
 // differ. Of conditions and modules, the cases are those of derived. It returns none for kinds other than VirtualMachine.
-func (w *Written) Cases(violates func(Case) bool) []Case {
+func (w *Written) Cases(violates func(Case) (bool, error)) ([]Case, error) {
 	if w.kind != apikinds.VirtualMachine {
-		return nil
+		return nil, nil
 	}
 	base := w.least()
 	if len(w.patterns) == 0 {
@@ -72,7 +121,7 @@ func (w *Written) least() map[string]any {
 }
 
 // matching derives objects from patterns.
-func (w *Written) matching(base map[string]any) []Case {
+func (w *Written) matching(base map[string]any) ([]Case, error) {
 	var changes []change
 	for i, pattern := range w.patterns {
 		fields, ok := pattern.(map[string]any)
@@ -87,21 +136,26 @@ func (w *Written) matching(base map[string]any) []Case {
 	for i := range w.reads {
 		changes = append(changes, w.reads[i].changes()...)
 	}
-	cases := []Case{{Name: "as the pattern", Object: base}}
+	all := newCollection(maxCases)
+	all.add(Case{Name: "as the pattern", Object: base})
 	add := func(name string, apply ...func(map[string]any)) {
+		if all.full() {
+			return
+		}
 		object := runtime.DeepCopyJSON(base)
 		for _, one := range apply {
 			one(object)
 		}
-		if len(cases) < maxCases && !slices.ContainsFunc(cases, func(c Case) bool { return reflect.DeepEqual(c.Object, object) }) {
-			cases = append(cases, Case{Name: name, Object: object})
-		}
+		all.add(Case{Name: name, Object: object})
 	}
 	for _, c := range changes {
 		add(c.name, c.apply)
 	}
 	pairs := 0
 	for i, c := range changes {
+		if all.full() {
+			break
+		}
 		for _, other := range changes[i+1:] {
 			if c.place != other.place && pairs < maxPairs*len(changes) {
 				if pairs++; pairs%max(1, len(changes)*len(changes)/(2*maxPairs)) == 0 {
@@ -110,7 +164,7 @@ func (w *Written) matching(base map[string]any) []Case {
 			}
 		}
 	}
-	return cases
+	return all.cases, all.err
 }
 
 // fill adds to an object what passes a pattern.

@@ -178,8 +178,9 @@ func inElement(object map[string]any, path []string, i int, apply func(map[strin
 // derivation collects the cases of conditions and modules.
 type derivation struct {
 	*Written
+	*collection
 
-	violates func(Case) bool
+	violates func(Case) (bool, error)
 	base     map[string]any
 	// changes are those of each field.
 	changes [][]change
@@ -188,18 +189,19 @@ type derivation struct {
 	old       map[string]any
 	// found has an object that passes, and one that fails.
 	found map[bool]map[string]any
-	cases []Case
 }
 
 // derived returns objects for conditions and modules, whose edges are known but not what passes. It evaluates combinations of values
 // until one passes and one fails. Each further case differs from one of the two in one field. Then there are users and updates.
-func (w *Written) derived(base map[string]any, violates func(Case) bool) []Case {
-	d := &derivation{Written: w, violates: violates, base: base, old: base, operation: w.first()}
+func (w *Written) derived(base map[string]any, violates func(Case) (bool, error)) ([]Case, error) {
+	d := &derivation{Written: w, collection: newCollection(maxReadCases), violates: violates, base: base, old: base, operation: w.first()}
 	for i := range w.reads {
 		d.changes = append(d.changes, w.reads[i].changes())
 	}
-	d.add(d.of("the least object", base))
-	d.found = map[bool]map[string]any{violates(d.cases[0]): base}
+	least := d.of("the least object", base)
+	d.add(least)
+	d.found = map[bool]map[string]any{}
+	d.evaluate(least, base)
 	for _, one := range w.operations {
 		d.operation = string(one)
 		if d.search(); len(d.found) == 2 {
@@ -211,7 +213,19 @@ func (w *Written) derived(base map[string]any, violates func(Case) bool) []Case 
 	}
 	d.edges()
 	d.requests()
-	return d.cases
+	return d.cases, d.err
+}
+
+// evaluate remembers the first object that passes, and the first that fails.
+func (d *derivation) evaluate(c Case, object map[string]any) {
+	fails, err := d.violates(c)
+	if err != nil {
+		d.err = err
+		return
+	}
+	if d.found[fails] == nil {
+		d.found[fails] = object
+	}
 }
 
 // of returns a case about an object.
@@ -219,22 +233,9 @@ func (d *derivation) of(name string, object map[string]any) Case {
 	return Case{Name: name, Object: object}.with(d.operation, d.old)
 }
 
-// add adds a case, unless there is one about the same.
-func (d *derivation) add(c Case) {
-	if len(d.cases) >= maxReadCases || slices.ContainsFunc(d.cases, func(other Case) bool {
-		return reflect.DeepEqual(other.Object, c.Object) && reflect.DeepEqual(other.OldObject, c.OldObject) && other.Operation == c.Operation && other.User == c.User
-	}) {
-		return
-	}
-	for n, name := 2, c.Name; slices.ContainsFunc(d.cases, func(other Case) bool { return other.Name == c.Name }); n++ {
-		c.Name = fmt.Sprintf("%s (%d)", name, n)
-	}
-	d.cases = append(d.cases, c)
-}
-
 // search evaluates combinations of values until one passes and one fails.
 func (d *derivation) search() {
-	for i := 0; i < maxAttempts && len(d.found) < 2; i++ {
+	for i := 0; i < maxAttempts && len(d.found) < 2 && d.err == nil; i++ {
 		object := runtime.DeepCopyJSON(d.base)
 		for k, all := range d.changes {
 			// Each field has each of its values, or is left, in another rhythm.
@@ -245,9 +246,7 @@ func (d *derivation) search() {
 		if i == 0 {
 			d.old = object
 		}
-		if fails := d.violates(d.of("combined", object)); d.found[fails] == nil {
-			d.found[fails] = object
-		}
+		d.evaluate(d.of("combined", object), object)
 	}
 }
 
@@ -261,6 +260,9 @@ func (d *derivation) edges() {
 		from := map[bool]string{false: "what passes", true: "what fails"}[fails]
 		d.add(d.of(from, object))
 		for _, c := range slices.Concat(d.changes...) {
+			if d.full() {
+				return
+			}
 			changed := runtime.DeepCopyJSON(object)
 			c.apply(changed)
 			d.add(d.of(from+", but "+c.name, changed))

@@ -346,7 +346,7 @@ func TestLibrary(t *testing.T) {
 			engine, question.Template = proof.Gator, objects[0].Object
 		}
 		r := &results[len(results)-1]
-		found, err := proof.Cases(env, r)
+		found, err := proof.Cases(t.Context(), env, r)
 		if err != nil {
 			t.Fatal(p.Name, err)
 		}
@@ -464,7 +464,7 @@ func TestLibraryMutants(t *testing.T) {
 		if r.Written == nil || r.Policy == nil || all[i].Class != "" || !inCI(i) {
 			continue
 		}
-		want, err := proof.Cases(env, r)
+		want, err := proof.Cases(t.Context(), env, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -472,7 +472,7 @@ func TestLibraryMutants(t *testing.T) {
 			if compiled, _ := policies.Compile(env, mutant.Policy, nil); compiled.Broken() != "" {
 				continue
 			}
-			got, err := proof.Results(env, &mutant, want)
+			got, err := proof.Results(t.Context(), env, &mutant, want)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package proof
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,8 +90,9 @@ func (e *evaluation) result(d *cel.Documents) (result Result, violations int) {
 	return Pass, violations
 }
 
-// Cases evaluates the requests of a converted rule. Results that are not of Kyverno's rules or Gatekeeper's modules have none.
-func Cases(env *cel.Environment, r *convert.Result) ([]Case, error) {
+// Cases evaluates the requests of a converted rule, up to 2,000 times. Results that are not of Kyverno's rules or Gatekeeper's modules
+// have none. The error is the cause of the end of ctx, or convert.ErrTooLarge.
+func Cases(ctx context.Context, env *cel.Environment, r *convert.Result) ([]Case, error) {
 	if r.Policy == nil || r.Written == nil {
 		return nil, nil
 	}
@@ -98,21 +100,27 @@ func Cases(env *cel.Environment, r *convert.Result) ([]Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	derived := r.Written.Cases(func(c convert.Case) bool {
+	derived, err := r.Written.Cases(func(c convert.Case) (bool, error) {
 		d, _, ok := documents(c)
-		return ok && len(e.policy.Evaluate(d, at)) > 0
+		return ok && ctx.Err() == nil && len(e.policy.Evaluate(d, at)) > 0, context.Cause(ctx)
 	})
-	return e.evaluated(derived), nil
+	if err != nil {
+		return nil, err
+	}
+	return e.evaluated(ctx, derived)
 }
 
 // Results evaluates a policy for the requests of another one, as a test of one does with a change of the policy.
-func Results(env *cel.Environment, r *convert.Result, cases []Case) ([]Case, error) {
+func Results(ctx context.Context, env *cel.Environment, r *convert.Result, cases []Case) ([]Case, error) {
 	e, err := evaluationOf(env, r)
 	if err != nil {
 		return nil, err
 	}
 	all := slices.Clone(cases)
 	for i := range all {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if d, _, ok := documents(all[i].Case); ok {
 			all[i].Result, all[i].Violations = e.result(d)
 		}
@@ -121,24 +129,28 @@ func Results(env *cel.Environment, r *convert.Result, cases []Case) ([]Case, err
 }
 
 // evaluated returns the results of requests. Those that are no requests about virtual machines, or are equal, are left out.
-func (e *evaluation) evaluated(derived []convert.Case) []Case {
+func (e *evaluation) evaluated(ctx context.Context, derived []convert.Case) ([]Case, error) {
 	var all []Case
-	known := map[string]bool{}
+	known := map[[sha256.Size]byte]bool{}
 	for _, c := range derived {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		d, normal, ok := documents(c)
 		if !ok {
 			continue
 		}
 		one := Case{Case: normal}
 		key, err := json.Marshal([]any{normal.Object, normal.OldObject, normal.Operation, normal.User})
-		if err != nil || known[string(key)] {
+		digest := sha256.Sum256(key)
+		if err != nil || known[digest] {
 			continue
 		}
-		known[string(key)] = true
+		known[digest] = true
 		one.Result, one.Violations = e.result(d)
 		all = append(all, one)
 	}
-	return all
+	return all, nil
 }
 
 // at is when the policies are evaluated.
@@ -195,7 +207,7 @@ type Written struct {
 // Write writes the original, the policy, a suite and a test of Kyverno or Gatekeeper to a directory. It keeps no case that does not
 // pass in the suite.
 func Write(ctx context.Context, env *cel.Environment, directory string, original *unstructured.Unstructured, r *convert.Result) (*Written, error) {
-	cases, err := Cases(env, r)
+	cases, err := Cases(ctx, env, r)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +233,7 @@ func Write(ctx context.Context, env *cel.Environment, directory string, original
 	}
 	passed, err := w.passed(ctx)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.Remove(filepath.Join(directory, "suite.yaml"))) // it would have cases that do not pass
 	}
 	w.Cases = slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return !passed[c.Name] })
 	w.Left = len(cases) - len(w.Cases)
@@ -281,7 +293,11 @@ func (w *Written) passed(ctx context.Context) (map[string]bool, error) {
 		return nil, err
 	}
 	passed := map[string]bool{}
-	for _, suite := range runner.Run(ctx, suites, policytest.Options{}).Suites {
+	report := runner.Run(ctx, suites, policytest.Options{})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for _, suite := range report.Suites {
 		for _, test := range suite.Tests {
 			for _, c := range test.Cases {
 				passed[c.Name] = c.Status == policytest.Passed
@@ -437,19 +453,33 @@ const (
 // maxOutput is how much of the output of the engine an error has, in bytes.
 const maxOutput = 2000
 
-// Run runs the test of the engine in the directory with a program. An error says which results differ.
+// patience is how long a program that was stopped can keep its output open.
+const patience = time.Second
+
+// tail keeps the last bytes that are written.
+type tail struct{ kept []byte }
+
+func (t *tail) Write(data []byte) (int, error) {
+	t.kept = append(t.kept, data[max(0, len(data)-maxOutput):]...)
+	t.kept = t.kept[max(0, len(t.kept)-maxOutput):]
+	return len(data), nil
+}
+
+// Run runs the test of the engine in the directory with a program. An error says which results differ. The end of ctx kills the program.
 func (w *Written) Run(ctx context.Context, program string) error {
 	args := []string{"test", w.Directory}
 	if w.Engine == Gator {
 		args = []string{"verify", filepath.Join(w.Directory, "gator-suite.yaml")}
 	}
-	output, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
-	if err == nil {
+	output := &tail{}
+	command := exec.CommandContext(ctx, program, args...)
+	command.Stdout, command.Stderr, command.WaitDelay = output, output, patience
+	err := command.Run()
+	switch {
+	case err == nil:
 		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
-	text := string(output)
-	if len(text) > maxOutput {
-		text = text[len(text)-maxOutput:]
-	}
-	return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(text))
+	return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(strings.ToValidUTF8(string(output.kept), "")))
 }

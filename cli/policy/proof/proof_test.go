@@ -2,8 +2,12 @@ package proof_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,7 +69,7 @@ func TestAnswers(t *testing.T) {
 	for _, file := range []string{"../../../examples/converted/vm-baseline/original.yaml", "../../../policies/convert/testdata/cases/patterns.yaml"} {
 		originals, results := converted(t, env, file)
 		for i := range results {
-			cases, err := proof.Cases(env, &results[i])
+			cases, err := proof.Cases(t.Context(), env, &results[i])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +189,7 @@ func TestMutants(t *testing.T) {
 		_, results := converted(t, env, file)
 		for i := range results {
 			r := &results[i]
-			want, err := proof.Cases(env, r)
+			want, err := proof.Cases(t.Context(), env, r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +207,7 @@ func TestMutants(t *testing.T) {
 				if compiled, _ := policies.Compile(env, mutant.Policy, nil); compiled.Broken() != "" {
 					continue
 				}
-				got, err := proof.Cases(env, &mutant)
+				got, err := proof.Cases(t.Context(), env, &mutant)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -278,5 +282,83 @@ func TestWrite(t *testing.T) {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%q: %v", c.script, err)
 		}
+	}
+}
+
+// ending is a context that ends after a number of calls of Err.
+type ending struct {
+	context.Context
+
+	left int
+}
+
+func (e *ending) Err() error {
+	if e.left--; e.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestEnds holds that a context ends the derivation wherever it is, and that a suite that was not run is not left.
+func TestEnds(t *testing.T) {
+	env, err := cel.NewEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"../../../examples/converted/vm-baseline/original.yaml", "../../../policies/convert/testdata/cases/deny.yaml"} {
+		originals, results := converted(t, env, file)
+		i := slices.IndexFunc(results, func(r convert.Result) bool { return r.Written != nil && r.Policy != nil })
+		if i < 0 {
+			t.Fatalf("%s: no rule with tests", file)
+		}
+		ended, complete := 0, false
+		for n := 0; !complete; n = 2*n + 1 {
+			directory := filepath.Join(t.TempDir(), "rule")
+			_, err := proof.Write(&ending{t.Context(), n}, env, directory, originals[results[i].Index], &results[i])
+			if complete = err == nil; complete {
+				continue
+			}
+			if ended++; !errors.Is(err, context.Canceled) {
+				t.Fatalf("%s: after %d: %v", file, n, err)
+			}
+			if _, err := os.Stat(filepath.Join(directory, "suite.yaml")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: after %d: a suite that was not run: %v", file, n, err)
+			}
+		}
+		if ended < 5 {
+			t.Errorf("%s: ended %d times", file, ended)
+		}
+	}
+}
+
+// TestLarge holds that a rule whose tests would be large has an error instead.
+func TestLarge(t *testing.T) {
+	env, err := cel.NewEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := "package large\nviolation[{\"msg\": \"it has this text\"}] { input.review.object.metadata.annotations.text == input.parameters.text }"
+	for i := range 15 {
+		module += fmt.Sprintf("\nviolation[{\"msg\": \"no label l%[1]d\"}] { input.review.object.metadata.labels.l%[1]d == \"no\" }", i)
+	}
+	template := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "templates.gatekeeper.sh/v1", "kind": "ConstraintTemplate", "metadata": map[string]any{"name": "large"},
+		"spec": map[string]any{"crd": map[string]any{"spec": map[string]any{"names": map[string]any{"kind": "Large"}}}, "targets": []any{map[string]any{
+			"target": "admission.k8s.gatekeeper.sh", "rego": module,
+		}}},
+	}}
+	constraint := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "constraints.gatekeeper.sh/v1beta1", "kind": "Large", "metadata": map[string]any{"name": "large"},
+		"spec": map[string]any{
+			"match":      map[string]any{"kinds": []any{map[string]any{"apiGroups": []any{"kubevirt.io"}, "kinds": []any{"VirtualMachine"}}}},
+			"parameters": map[string]any{"text": strings.Repeat("x", 60_000)},
+		},
+	}}
+	results := convert.Convert(env, []*unstructured.Unstructured{template, constraint}, effective.AlwaysSet())
+	if results[0].Policy == nil {
+		t.Fatalf("%v", results[0].Notes)
+	}
+	if cases, err := proof.Cases(t.Context(), env, &results[0]); !errors.Is(err, convert.ErrTooLarge) || cases != nil {
+		t.Errorf("%d cases, %v", len(cases), err)
 	}
 }
