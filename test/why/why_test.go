@@ -202,33 +202,45 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestDrain: a drain would strand two of three virtual machines.
+// TestDrain: a drain would strand three of five virtual machines.
 func TestDrain(t *testing.T) {
 	plane := shared.Start(t)
 	c := plane.Client()
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "drain"}}, node("drain-a", "16Gi"), node("drain-b", "4Gi"))
-	for name, memory := range map[string]string{"fits": "2Gi", "large": "8Gi", "local": "1Gi"} {
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "drain"}}, node("drain-a", "16Gi"))
+	fast := node("drain-b", "4Gi")
+	fast.Labels[v1.CPUTimerLabel+"tsc-frequency"] = "2900000000"
+	create(t, c, fast)
+	for name, memory := range map[string]string{"fits": "2Gi", "large": "8Gi", "local": "1Gi", "moves": "1Gi", "timed": "1Gi"} {
 		vmi := instance("drain", name, "drain-a")
-		if name == "local" {
+		switch name {
+		case "moves":
+			vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{MigrationUID: "m", TargetNode: "drain-b"}
+		case "local":
 			vmi.Spec.Volumes = []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "root"}}}}
 			vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "root", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "root", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}}}}
 		}
 		create(t, c, vmi)
-		create(t, c, launcher(vmi, memory))
+		pod := launcher(vmi, memory)
+		if name == "timed" {
+			pod.Spec.NodeSelector = map[string]string{"scheduling.node.kubevirt.io/tsc-frequency-2100000000": "true"}
+		}
+		create(t, c, pod)
 	}
 	got := clitest.Call(t, "", "drain-check", "node/drain-a", "--kubeconfig", plane.Kubeconfig())
 	want := `NAMESPACE  NAME   EVICTION  TO       WHY NOT
 drain      fits   None      drain-b  
 drain      large  None               drain-b: needs 8Gi of memory; 4Gi of 4Gi is free
 drain      local  None               the claim root of the volume root is not ReadWriteMany
+drain      moves  None      drain-b  it migrates already to drain-b
+drain      timed  None               drain-b: the time stamp counter of the node has 2900000000 Hz, and the guest needs 2100000000 Hz
 
 newest CPU model of all other nodes: Haswell
 `
-	if got.Out != want || got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "a drain of drain-a would strand 2 virtual machines") {
+	if got.Out != want || got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "a drain of drain-a would strand 3 virtual machines") {
 		t.Errorf("code %d\n%s%s", got.Code, got.Out, got.ErrOut)
 	}
 	got = clitest.Call(t, "", "migratable", "-n", "drain", "-o", "wide", "--kubeconfig", plane.Kubeconfig())
-	for _, row := range []string{"fits   drain-a  yes         1", "large  drain-a  no          0", "local  drain-a  no          1"} {
+	for _, row := range []string{"fits   drain-a  yes         1", "large  drain-a  no          0", "local  drain-a  no          1", "moves  drain-a  no          1", "timed  drain-a  no          0"} {
 		if !strings.Contains(got.Out, row) {
 			t.Errorf("no row %q in\n%s%s", row, got.Out, got.ErrOut)
 		}
@@ -238,7 +250,7 @@ newest CPU model of all other nodes: Haswell
 			t.Errorf("%s: %s", c.arg, got.ErrOut)
 		}
 	}
-	if got := clitest.Call(t, "", "migratable", "-A", "-o", "json", "--kubeconfig", plane.Kubeconfig()); got.Code != clitest.ExitOK || strings.Count(got.Out, fmt.Sprintf("%q", "evictionStrategy")) != 3 {
+	if got := clitest.Call(t, "", "migratable", "-A", "-o", "json", "--kubeconfig", plane.Kubeconfig()); got.Code != clitest.ExitOK || strings.Count(got.Out, fmt.Sprintf("%q", "evictionStrategy")) != 5 {
 		t.Errorf("code %d\n%s", got.Code, got.Out)
 	}
 }
