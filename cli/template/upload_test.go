@@ -76,8 +76,16 @@ func TestImportDescriptor(t *testing.T) {
 		"a disk":                   {quay, func(folder string) { write(t, folder, "a.vmdk", good) }, nil, unreachable},
 		"a manifest":               {quay, func(folder string) { write(t, folder, "a.vmdk", good); write(t, folder, "quay.mf", manifest(good)) }, []string{"--verify", "Require"}, unreachable},
 		"a link within the folder": {quay, func(folder string) { write(t, folder, "b.vmdk", good); link(t, "b.vmdk", folder) }, nil, unreachable},
-		"no disk":                  {quay, func(string) {}, nil, "MissingFile: the file a.vmdk is not in the package"},
-		"no manifest":              {quay, func(folder string) { write(t, folder, "a.vmdk", good) }, []string{"--verify", "Require"}, "--verify: the appliance has no manifest"},
+		"chunks": {strings.Replace(quay, `ovf:id="f"`, `ovf:id="f" ovf:chunkSize="1000"`, 1), func(folder string) {
+			write(t, folder, "a.vmdk.000000000", good[:1000])
+			write(t, folder, "a.vmdk.000000001", good[1000:])
+		}, nil, unreachable},
+		"a chunk that is missing": {strings.Replace(quay, `ovf:id="f"`, `ovf:id="f" ovf:chunkSize="1000"`, 1), func(folder string) {
+			write(t, folder, "a.vmdk.000000000", good[:1000])
+			write(t, folder, "a.vmdk.000000002", good[1000:])
+		}, nil, "a.vmdk: "},
+		"no disk":     {quay, func(string) {}, nil, "MissingFile: the file a.vmdk is not in the package"},
+		"no manifest": {quay, func(folder string) { write(t, folder, "a.vmdk", good) }, []string{"--verify", "Require"}, "--verify: the appliance has no manifest"},
 		"another disk": {quay, func(folder string) {
 			write(t, folder, "a.vmdk", good)
 			write(t, folder, "quay.mf", manifest(outsideDisk(t)))
