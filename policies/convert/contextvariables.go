@@ -85,8 +85,8 @@ func (e *contextEntry) queried(path string, byDefault any) (contextVariable, err
 		return contextVariable{}, fmt.Errorf("is an error without the list, and a projection is not: add || `[]`")
 	case byDefault == nil:
 		return contextVariable{query: made}, nil
-	case made.optional || made.length || hasVariables(byDefault):
-		return contextVariable{}, fmt.Errorf("has two defaults, or the default of a length: write one")
+	case made.optional || made.length || made.function != nil || hasVariables(byDefault):
+		return contextVariable{}, fmt.Errorf("has two defaults, or the default of a function: write one")
 	}
 	if list, ok := byDefault.([]any); ok && len(list) > 0 {
 		return contextVariable{}, fmt.Errorf("has a list as its default that is not empty")
@@ -143,12 +143,12 @@ func (c *conditions) inlined(asked *query) (*query, error) {
 	}
 	made := *variable.query
 	switch plain := len(asked.path) == 1 && asked.projects < 0; {
-	case plain && !asked.optional && !asked.length:
+	case plain && !asked.optional && !asked.length && asked.function == nil:
 		return &made, nil
-	case made.optional || made.length || made.projects >= 0:
-		return nil, fmt.Errorf("the variable %s is used with another path, a default or length(): write the path in the condition", texts.Shorten(asked.path[0], maxQuoted))
+	case made.optional || made.length || made.function != nil || made.projects >= 0:
+		return nil, fmt.Errorf("the variable %s is used with another path, a default or a function: write the path in the condition", texts.Shorten(asked.path[0], maxQuoted))
 	}
-	made.optional, made.byDefault, made.length = asked.optional, asked.byDefault, asked.length
+	made.optional, made.byDefault, made.length, made.function = asked.optional, asked.byDefault, asked.length, asked.function
 	if asked.optional { // without the path, the variable is an error
 		return nil, fmt.Errorf("the variable %s has a default where it is used: write it in the context", texts.Shorten(asked.path[0], maxQuoted))
 	}

@@ -125,7 +125,7 @@ func (c *conditions) condition(steps []string, one *clusterCondition) evaluation
 		return evaluation{yes, yes}
 	}
 	var made evaluation
-	if asked.length || base.typ.Kind() == reflect.Slice && !opaque(base.typ) {
+	if asked.length && !asked.ofText(base.typ) || base.typ.Kind() == reflect.Slice && !opaque(base.typ) {
 		made, err = c.list(asked, base, operator, operand)
 	} else {
 		made, err = c.single(asked, base, operator, operand)
@@ -144,6 +144,9 @@ func (c *conditions) reading(asked *query, base ref, operand any) {
 		return
 	}
 	literals := []any{operand}
+	if asked.ofText(base.typ) {
+		literals = asked.literals(operand)
+	}
 	if asked.byDefault != nil {
 		literals = append(literals, asked.byDefault)
 	}
@@ -182,7 +185,7 @@ func (w *Written) readingPath(steps, path []string, asked *query, typ reflect.Ty
 		}
 	}
 	var counts []int
-	if asked.length {
+	if asked.length && !asked.ofText(typ) {
 		for _, n := range valuesOf(classInteger, literals) {
 			if n, ok := n.(int64); ok && n <= maxElements {
 				counts = append(counts, int(n))
@@ -253,12 +256,10 @@ func (c *conditions) single(asked *query, base ref, operator operatorOf, operand
 	if class == classNone {
 		return evaluation{}, fmt.Errorf("the field is an object, or its values have several forms")
 	}
-	if operator.exact && class == classText {
-		if _, isText := operand.(string); isText {
-			return evaluation{}, fmt.Errorf("the operators In and NotIn read a text as JSON: write a list")
-		}
+	if _, isText := operand.(string); operator.exact && isText {
+		return evaluation{}, fmt.Errorf("the operators In and NotIn read a text as JSON: write a list")
 	}
-	made, err := operator.operandOf(class, operand)
+	made, err := asked.operandOf(operator, class, operand)
 	if err != nil {
 		return evaluation{}, err
 	}
@@ -274,7 +275,7 @@ func (c *conditions) single(asked *query, base ref, operator operatorOf, operand
 	if class == classBoolean && !asked.onlyMissing {
 		present = guarded(present, test(value))
 	}
-	fallback, err := defaultOf(class, operator, operand, asked.byDefault)
+	fallback, err := asked.fallback(class, made, operator, operand)
 	if err != nil {
 		return evaluation{}, err
 	}
@@ -292,6 +293,17 @@ func (c *conditions) single(asked *query, base ref, operator operatorOf, operand
 		return evaluation{yes, disjunction(negated(present), of)}, nil
 	}
 	return evaluation{yes, guarded(present, of)}, nil
+}
+
+// fallback returns the result for the default of a query, of which made is the test.
+func (q *query) fallback(field class, made *check, operator operatorOf, operand any) (bool, error) {
+	if q.function == nil && !q.length {
+		return defaultOf(field, operator, operand, q.byDefault)
+	}
+	if _, ok := q.byDefault.(string); !ok {
+		return false, fmt.Errorf("the default of the variable has another form than the field")
+	}
+	return made.holds(q.byDefault), nil
 }
 
 // defaultOf returns the result for the default of a query about a field of a class.
@@ -361,7 +373,10 @@ func (o operatorOf) compares(class class, operand any) error {
 // list returns the result for a list: of its elements, or of their number.
 func (c *conditions) list(asked *query, base ref, operator operatorOf, operand any) (evaluation, error) {
 	if base.typ.Kind() != reflect.Slice || opaque(base.typ) {
-		return evaluation{}, fmt.Errorf("length() is converted for lists only")
+		return evaluation{}, fmt.Errorf("length() is converted for lists and texts only")
+	}
+	if asked.function != nil {
+		return evaluation{}, fmt.Errorf("%s() is converted for texts only", asked.function.name)
 	}
 	if list, ok := asked.byDefault.([]any); asked.optional && (!ok || len(list) > 0) {
 		return evaluation{}, fmt.Errorf("the default of a list must be `[]`")

@@ -70,7 +70,7 @@ func (c *conditions) listOf(steps []string, l *loop) (asked *query, base ref, ok
 	if err != nil {
 		return wrong(err.Error())
 	}
-	if asked.length || asked.path[0] != "request" {
+	if asked.length || asked.function != nil || asked.path[0] != "request" {
 		return wrong("it is no path of a list of the object")
 	}
 	base, ok = c.resolve(steps, asked)

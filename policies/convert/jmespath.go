@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// query is the part of JMESPath that has an equivalent: a path, with at most one projection, a default, and length().
+// query is the part of JMESPath that has an equivalent: a path, with at most one projection, a default, and a function.
 type query struct {
 	path []string
 	// projects is how many steps are before the projection; -1 without one.
@@ -18,6 +18,8 @@ type query struct {
 	// onlyMissing reports whether the default is not used for a value that is empty or false.
 	onlyMissing bool
 	length      bool
+	// function is that of the value; nil without one.
+	function *function
 }
 
 // wholeVariable is a text that is one variable.
@@ -51,11 +53,14 @@ func parsedQuery(text string) (*query, error) {
 		if err != nil {
 			return nil, err
 		}
-		if made.length {
-			return nil, fmt.Errorf("length() of a number is an error")
+		if made.length || made.function != nil {
+			return nil, fmt.Errorf("length() of another function is not converted")
 		}
 		made.length = true
 		return made, nil
+	}
+	if made, err := calledQuery(text); made != nil || err != nil {
+		return made, err
 	}
 	made := &query{projects: -1}
 	rest := text
@@ -106,5 +111,5 @@ func literal(text string) (value any, ok bool) {
 }
 
 func unsupportedQuery(text string) error {
-	return fmt.Errorf("%q has a part of JMESPath that is not converted: a path, one projection, || with a literal and length() are", text)
+	return fmt.Errorf("%q has a part of JMESPath that is not converted: a path, one projection, || with a literal and the functions %s are", text, functionNames())
 }

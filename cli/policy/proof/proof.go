@@ -435,10 +435,13 @@ func Review(c convert.Case) map[string]any {
 		"resource": map[string]any{"group": "kubevirt.io", "version": "v1", "resource": "virtualmachines"},
 		"userInfo": map[string]any{"username": cmp.Or(c.User, policytest.DefaultUser)},
 	}
-	for field, object := range map[string]map[string]any{"oldObject": c.OldObject, "object": c.Object} {
-		if object != nil {
-			metadata, _ := object["metadata"].(map[string]any)
-			request[field], request["name"], request["namespace"] = object, metadata["name"], metadata["namespace"]
+	for _, of := range []struct {
+		field  string
+		object map[string]any
+	}{{"oldObject", c.OldObject}, {"object", c.Object}} { // the name is that of the object, if there is one
+		if of.object != nil {
+			metadata, _ := of.object["metadata"].(map[string]any)
+			request[of.field], request["name"], request["namespace"] = of.object, metadata["name"], metadata["namespace"]
 		}
 	}
 	return map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
