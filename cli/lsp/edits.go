@@ -46,8 +46,62 @@ func quickFixes(s *server, d *document, p *protocol.TextDocumentParams) any {
 				add("Set the value to "+value, f.Value, inYAML(value))
 			}
 		}
+		if fix.Literal != "" && f.Value.To > f.Value.From && !f.Block {
+			add("Set the value to "+fix.Literal, f.Value, fix.Literal)
+		}
+		if span, left, ok := without(o, d.String(), f); fix.Remove && ok {
+			add("Remove the field", span, left)
+		}
 	}
 	return actions
+}
+
+// without returns what is replaced to remove a field. An object without another field is left as {}: without a value, it would be null.
+func without(o *outline.Outline, content string, f outline.Field) (span outline.Span, left string, ok bool) {
+	lines, ok := linesOf(content, f)
+	if !ok {
+		return span, "", false
+	}
+	steps := fieldpath.Split(f.Path)
+	around := fieldpath.Prefix(f.Path, len(steps)-1)
+	if len(o.Below(f.Document, around)) > 1 {
+		return lines, "", true
+	}
+	parent, ok := o.Find(f.Document, around)
+	if !ok || parent.Key.To == parent.Key.From || parent.Value.To > parent.Value.From || content[parent.Key.To] != ':' {
+		return span, "", false
+	}
+	return outline.Span{From: parent.Key.To + 1, To: lines.To}, " {}\n", true
+}
+
+// linesOf returns the lines of a field in block style. It is false for a field that shares its line with others.
+func linesOf(content string, f outline.Field) (lines outline.Span, ok bool) {
+	lines.From = strings.LastIndexByte(content[:f.Key.From], '\n') + 1
+	column := f.Key.From - lines.From
+	if f.Key.To == f.Key.From || strings.Trim(content[lines.From:f.Key.From], " ") != "" {
+		return lines, false
+	}
+	isEnd := func(line string) bool { // of the field, whose list can be in its own column
+		at := len(line) - len(strings.TrimLeft(line, " "))
+		return at < column || at == column && line[at] != '-' || strings.HasPrefix(line, "---")
+	}
+	end := lines.From
+	for at := lines.From; at < len(content); {
+		line, _, _ := strings.Cut(content[at:], "\n")
+		next := min(at+len(line)+1, len(content))
+		text := strings.TrimSpace(line)
+		switch {
+		case text == "" || text[0] == '#' && isEnd(line): // it belongs to what follows
+		case at > lines.From && isEnd(line):
+			lines.To = end
+			return lines, text[0] != '}' && text[0] != ']'
+		default:
+			end = next
+		}
+		at = next
+	}
+	lines.To = end
+	return lines, true
 }
 
 // plainWord is a text that YAML reads as a string without quotes.

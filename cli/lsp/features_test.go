@@ -1,11 +1,13 @@
 package lsp_test
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/virtward/virtward/cli/catalogue/examples"
 	"github.com/virtward/virtward/cli/lsp/protocol"
 	"github.com/virtward/virtward/cli/lsp/text"
 )
@@ -162,6 +164,10 @@ func TestQuickFixes(t *testing.T) {
 	for i, c := range []struct{ name, content, title, want string }{
 		{"an unknown field", strings.Replace(vm, "runStrategy", "runStratgy", 1), "Rename the field to runStrategy", vm},
 		{"a value that is not supported", strings.Replace(vm, "      domain:", "      dnsPolicy: 'Def'\n      domain:", 1), "Set the value to Default", strings.Replace(vm, "      domain:", "      dnsPolicy: Default\n      domain:", 1)},
+		{"a misspelt field of a policy", strings.Replace(policy, "enforcement:", "enforcment:", 1), "Rename the field to enforcement", policy},
+		{"a field that is not valid", strings.Replace(vm, "        devices:", "        launchSecurity: # both\n          sev: {}\n          # one of them\n\n          snp: {}\n        # devices\n        devices:", 1), "Remove the field", strings.Replace(vm, "        devices:", "        # devices\n        devices:", 1)},
+		{"a list that is not valid", strings.Replace(vm, "        devices:", "        devices:\n          panicDevices:\n          - {}\n          - model: hyperv", 1) + "      architecture: s390x\n", "Remove the field", vm + "      architecture: s390x\n"},
+		{"the only field of an object", strings.Replace(vm, "        devices:", "        firmware: # of the guest\n          bootloader:\n            bios: {}\n        devices:", 1) + "      architecture: arm64\n", "Remove the field", strings.Replace(vm, "        devices:", "        firmware: # of the guest\n          bootloader: {}\n        devices:", 1) + "      architecture: arm64\n"},
 	} {
 		uri := "untitled:fix"
 		s.open(uri, i+1, c.content)
@@ -180,6 +186,59 @@ func TestQuickFixes(t *testing.T) {
 		if fixed := edited(t, c.content, got[j].Edit.Changes[uri]); fixed != c.want {
 			t.Errorf("%s: %s", c.name, fixed)
 		}
+	}
+	s.end()
+}
+
+// TestRemedies applies the quick fixes of the examples of rules: each one satisfies the rule.
+func TestRemedies(t *testing.T) {
+	s := start(t, "")
+	all, err := examples.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed, set, version := 0, 0, 0
+	for _, rule := range slices.Sorted(maps.Keys(all)) {
+		example := all[rule]
+		if example.Old != nil || example.KubeVirt != nil || example.Objects != nil || example.User != "" {
+			continue
+		}
+		content, err := example.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const uri = "untitled:remedy"
+		version++
+		s.open(uri, version, content)
+		problems := s.diagnostics(uri, version)
+		params := about(uri)
+		params["range"] = text.Range{End: text.Position{Line: 1000}}
+		params["context"] = map[string]any{"diagnostics": []any{}}
+		var got []protocol.CodeAction
+		if failed := s.request("textDocument/codeAction", params, &got); failed != nil {
+			t.Fatal(failed)
+		}
+		for _, action := range got {
+			if len(action.Diagnostics) == 0 || action.Diagnostics[0].Code != rule || action.Title != "Remove the field" && action.Title != "Set the value to false" && action.Title != "Set the value to true" {
+				continue
+			}
+			fixed := edited(t, content, action.Edit.Changes[uri])
+			version++
+			s.open(uri, version, fixed)
+			if left := s.diagnostics(uri, version); len(left) >= len(problems) || slices.ContainsFunc(left, func(line string) bool { return strings.Contains(line, " "+rule+" ") }) {
+				t.Errorf("%s: %s: %q\n%s", rule, action.Title, left, fixed)
+			}
+			if action.Title == "Remove the field" {
+				removed++
+			} else {
+				set++
+			}
+			break
+		}
+	}
+	t.Logf("%d fields removed, %d values set", removed, set)
+	if removed < 15 || set < 1 {
+		t.Errorf("%d fields removed, %d values set", removed, set)
 	}
 	s.end()
 }

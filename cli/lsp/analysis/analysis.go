@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -61,43 +60,6 @@ type Result struct {
 	Objects []manifests.Document
 	// Minor is the minor version of KubeVirt whose fields the file has.
 	Minor string
-}
-
-// Fix corrects a field: it has another name, or one of some values.
-type Fix struct {
-	manifests.Position
-
-	Rule string
-	// Field is the path of the field in its document.
-	Field string
-	// Name is the name that was meant; empty if the value is wrong. Values are the values that it can have then.
-	Name   string
-	Values []string
-}
-
-// fixOf returns the fix of a finding. It reads it from the texts of API servers: a field has no other place for it.
-func fixOf(f *explanation.Finding) (fix Fix, ok bool) {
-	fix = Fix{Position: f.Position, Rule: f.Rule, Field: f.Error.Field}
-	if f.Rule == validators.RuleUnknownField {
-		_, meant, found := strings.Cut(f.Error.Detail, ": did you mean ")
-		fix.Name = strings.TrimSuffix(meant, "?")
-		return fix, found && !strings.ContainsAny(fix.Name, ".[]")
-	}
-	list, found := strings.CutPrefix(f.Error.Detail, "supported values: ")
-	if f.Error.Type != field.ErrorTypeNotSupported || !found {
-		return fix, false
-	}
-	for list != "" {
-		quoted, err := strconv.QuotedPrefix(list)
-		if err != nil {
-			break
-		}
-		if value, err := strconv.Unquote(quoted); err == nil && value != "" {
-			fix.Values = append(fix.Values, value)
-		}
-		list = strings.TrimPrefix(list[len(quoted):], ", ")
-	}
-	return fix, len(fix.Values) > 0
 }
 
 // Machine is a virtual machine that was evaluated.
@@ -341,6 +303,9 @@ func (a *Analyzer) lint(s *workspace.Snapshot, file *workspace.File, r *Result) 
 			found.Remedy = policytest.LintRules()[i].Remedy
 		}
 		r.add(found)
+		if fix, ok := misspelt(&p); ok && len(r.Fixes) < MaxProblems {
+			r.Fixes = append(r.Fixes, fix)
+		}
 	}
 	return nil
 }
