@@ -13,6 +13,25 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
+// leaveRules adds a result for a policy without a rule about virtual machines.
+func (c *converter) leaveRules(i int, object *unstructured.Unstructured, rules []clusterRule) {
+	switch len(rules) {
+	case 0:
+		c.leave(i, object, NoRule, "")
+		return
+	case 1:
+		c.leave(i, object, NoVirtualMachine, rules[0].unmatched())
+		return
+	}
+	message := because(NoVirtualMachine)
+	for k := range rules {
+		if advice := rules[k].launchers(); advice != "" && len(message) < maxListed {
+			message += fmt.Sprintf("; the rule %s %s", texts.Shorten(rules[k].Name, maxQuoted), advice)
+		}
+	}
+	c.leave(i, object, NoVirtualMachine, message)
+}
+
 // clusterPolicy converts a ClusterPolicy or a Policy of Kyverno, once for each of its rules in CEL.
 func (c *converter) clusterPolicy(i int, object *unstructured.Unstructured) {
 	var spec clusterSpec
@@ -27,15 +46,11 @@ func (c *converter) clusterPolicy(i int, object *unstructured.Unstructured) {
 		if rule := &spec.Rules[k]; rule.matches() {
 			about = append(about, rule)
 		} else {
-			notes = append(notes, Note{Message: fmt.Sprintf("the rule %s: %s: keep the original for it", texts.Shorten(rule.Name, maxQuoted), because(NoVirtualMachine)), Lost: true, Reason: NoVirtualMachine})
+			notes = append(notes, Note{Message: fmt.Sprintf("the rule %s: %s: keep the original for it", texts.Shorten(rule.Name, maxQuoted), rule.unmatched()), Lost: true, Reason: NoVirtualMachine})
 		}
 	}
 	if len(about) == 0 {
-		reason := NoVirtualMachine
-		if len(spec.Rules) == 0 {
-			reason = NoRule
-		}
-		c.leave(i, object, reason, "")
+		c.leaveRules(i, object, spec.Rules)
 		return
 	}
 	if len(about) > 1 && spec.ApplyRules == "One" {
