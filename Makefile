@@ -40,7 +40,7 @@ DURATION_kube-apiserver          := about 3 minutes the first time
 DURATION_kube-controller-manager := about a minute the first time
 DURATION_kubectl                 := about a minute the first time
 DURATION_helm                    := about a minute the first time
-DURATION_suites                  := about 12 minutes
+DURATION_suites                  := about half an hour
 DURATION_units                   := about 4 minutes the first time
 DURATION_attacks                 := about 4 minutes
 

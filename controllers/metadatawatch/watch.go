@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -53,7 +54,7 @@ type Watch struct {
 // Run watches until the context ends.
 func (w *Watch) Run(ctx context.Context) error {
 	lister := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) { return w.list(ctx) },
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) { return w.await(ctx) },
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = w.LabelSelector
 			return w.Client.Resource(w.Resource).Watch(ctx, options)
@@ -69,6 +70,24 @@ func (w *Watch) Run(ctx context.Context) error {
 // Pages read lists in pages that are bounded by bytes: see pages.Reader.
 type Pages interface {
 	Each(ctx context.Context, list pages.List, found func(pages.Object) error) (version string, err error)
+}
+
+// The time between two requests about a kind that does not exist, at first and in the end.
+const firstPause, lastPause = time.Second, 30 * time.Second
+
+// await returns the whole list, once the kind exists: of a kind that a cluster does not have, the reflector would log errors.
+func (w *Watch) await(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		list, err := w.list(ctx)
+		if !apierrors.IsNotFound(err) {
+			return list, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
 }
 
 // list returns the whole list, with condensed objects.

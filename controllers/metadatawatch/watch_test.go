@@ -8,8 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -219,5 +222,47 @@ func TestWatchFollowsTheAPIServer(t *testing.T) {
 	defer mu.Unlock()
 	if told["a"] {
 		t.Error("the objects of the first list are reported")
+	}
+}
+
+// absentPages have no list for a number of requests.
+type absentPages struct{ left, requests int }
+
+// Each implements Pages.
+func (p *absentPages) Each(context.Context, pages.List, func(pages.Object) error) (string, error) {
+	p.requests++
+	if p.requests <= p.left {
+		return "", fmt.Errorf("listing: %w", apierrors.NewNotFound(machines.GroupResource(), ""))
+	}
+	return "7", nil
+}
+
+// TestAwait holds how a kind is awaited that the cluster does not have.
+func TestAwait(t *testing.T) {
+	for name, c := range map[string]struct {
+		absent, requests int
+		after            time.Duration
+		version          string
+	}{
+		"it exists":      {0, 1, 0, "7"},
+		"it comes":       {3, 4, 7 * time.Second, "7"},
+		"it comes late":  {7, 8, 91 * time.Second, "7"},
+		"it never comes": {1 << 20, 8, 100 * time.Second, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+				defer cancel()
+				began, none := time.Now(), &absentPages{left: c.absent}
+				w := &Watch{Reader: Reader{Pages: none}, Resource: machines}
+				list, err := w.await(ctx)
+				switch {
+				case c.version == "" && !apierrors.IsNotFound(err), c.version != "" && (err != nil || list.ResourceVersion != c.version):
+					t.Errorf("got %v, %v", list, err)
+				case none.requests != c.requests || time.Since(began) != c.after:
+					t.Errorf("got %d requests in %s, want %d in %s", none.requests, time.Since(began), c.requests, c.after)
+				}
+			})
+		})
 	}
 }

@@ -112,7 +112,7 @@ func moment(earliest, latest time.Duration) time.Duration {
 }
 
 // patience is how long a test waits for a number of images.
-func patience(images int) time.Duration { return 3*time.Minute + time.Duration(images)*time.Second }
+func patience(images int) time.Duration { return await.Patience + time.Duration(images)*time.Second }
 
 // within repeats until there is no error, for so long.
 func (f *fixture) within(t *testing.T, patience time.Duration, what string, do func() error) {

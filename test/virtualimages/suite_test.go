@@ -183,7 +183,7 @@ func (f *fixture) user(t *testing.T, name string, roles ...string) client.Client
 	return c
 }
 
-// image creates an image as the owner.
+// image creates an image as the owner. A test that fails leaves none: the next ones would exceed the limits of the namespace.
 func (f *fixture) image(t *testing.T, name, src string, change func(*v1alpha1.VirtualImageSpec)) *v1alpha1.VirtualImage {
 	t.Helper()
 	image := &v1alpha1.VirtualImage{
@@ -194,6 +194,11 @@ func (f *fixture) image(t *testing.T, name, src string, change func(*v1alpha1.Vi
 		change(&image.Spec)
 	}
 	f.eventually(t, "the role of the owner", func() error { return f.owner.Create(t.Context(), image) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			must(t, client.IgnoreNotFound(f.Client().Delete(context.Background(), image)))
+		}
+	})
 	return image
 }
 
