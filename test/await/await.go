@@ -8,7 +8,7 @@ import (
 )
 
 // Patience is how long a test waits for what another process does. It is long: it costs time only if a test fails, and a busy
-// machine needs it: what takes half a minute alone can take two beside other suites.
+// machine needs it: what takes half a minute by itself can take two beside other suites.
 const Patience = 3 * time.Minute
 
 // Interval is the longest time between two checks.
