@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/launcher"
 )
 
 const (
@@ -106,27 +108,14 @@ func clock(b *Build) error {
 		b.Domain.Clock = clockOf(source)
 		b.from("clock", fieldDomain+"clock")
 	}
-	if hints := b.VMI.Status.TopologyHints; hints != nil && hints.TSCFrequency != nil && *hints.TSCFrequency > 0 && needsTSC(b.VMI) {
+	if hz := launcher.TSCFrequency(b.VMI); hz > 0 && launcher.TSCField(&b.VMI.Spec) != "" {
 		if b.Domain.Clock == nil {
 			b.Domain.Clock = &DomainClock{}
 			b.from("clock", "status.topologyHints")
 		}
-		b.Domain.Clock.Timer = append(b.Domain.Clock.Timer, DomainTimer{Name: "tsc", Frequency: uint64(*hints.TSCFrequency)})
+		b.Domain.Clock.Timer = append(b.Domain.Clock.Timer, DomainTimer{Name: "tsc", Frequency: uint64(hz)})
 	}
 	return nil
-}
-
-// needsTSC reports whether a guest needs the frequency of its TSC: to boot with invtsc, or to migrate with reenlightenment.
-func needsTSC(vmi *v1.VirtualMachineInstance) bool {
-	if cpu := vmi.Spec.Domain.CPU; cpu != nil {
-		for i := range cpu.Features {
-			if f := &cpu.Features[i]; f.Name == "invtsc" && (f.Policy == "require" || f.Policy == "force") {
-				return true
-			}
-		}
-	}
-	features := vmi.Spec.Domain.Features
-	return features != nil && features.Hyperv != nil && features.Hyperv.Reenlightenment != nil && isTrue(features.Hyperv.Reenlightenment.Enabled)
 }
 
 func clockOf(source *v1.Clock) *DomainClock {

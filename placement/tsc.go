@@ -82,12 +82,14 @@ func (s *Snapshot) findTSCs() *tscs {
 			}
 			for _, labels := range []map[string]string{n.Labels, n.shared} {
 				for key := range labels {
-					labelled[tscOf(key)] = true
+					if hz := tscOf(key); hz > 0 {
+						labelled[hz] = true
+					}
 				}
 			}
 		}
 		for hz := range labelled {
-			if hz > 0 && counts[hz] == 0 {
+			if counts[hz] == 0 {
 				s.tscs.used = append(s.tscs.used, hz)
 			}
 		}

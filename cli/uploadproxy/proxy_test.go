@@ -283,13 +283,7 @@ func TestPart(t *testing.T) {
 	sum := sha256.Sum256(append(bytes.Clone(content[1<<20:2<<20+7]), content[512:512+300_000]...))
 	want := "sha256:" + hex.EncodeToString(sum[:])
 	proxy, options := proxied(t)
-	var posts atomic.Int64
-	proxy.Follow(func(_ int, r *http.Request) uploads.Fault {
-		if r.Method == http.MethodPost && posts.Add(1) == 1 {
-			return uploads.Fault{Drop: 1 << 20}
-		}
-		return uploads.Fault{}
-	})
+	posts := breaksOnce(proxy)
 	c, err := uploadproxy.New(*options)
 	must(t, err)
 	got, err := c.Send(t.Context(), part)
@@ -303,6 +297,18 @@ func TestPart(t *testing.T) {
 	if _, err := c.Send(t.Context(), part); err == nil || !strings.Contains(err.Error(), "changed while it was read") || proxy.Received(volume) != nil {
 		t.Errorf("a file that changed: %v, %+v", err, proxy.Received(volume))
 	}
+}
+
+// breaksOnce makes a proxy break the first request with a file after 1 MiB. It returns the number of these requests.
+func breaksOnce(proxy *uploads.Proxy) *atomic.Int64 {
+	var posts atomic.Int64
+	proxy.Follow(func(_ int, r *http.Request) uploads.Fault {
+		if r.Method == http.MethodPost && posts.Add(1) == 1 {
+			return uploads.Fault{Drop: 1 << 20}
+		}
+		return uploads.Fault{}
+	})
+	return &posts
 }
 
 // TestDecoded: what is decoded is sent from its begin after a break, and its end only if it was decoded without an error.
@@ -320,13 +326,7 @@ func TestDecoded(t *testing.T) {
 	must(t, err)
 	want := fmt.Sprintf("sha256:%x", sha256.Sum256(append([]byte("head"), content...)))
 	proxy, options := proxied(t)
-	var posts atomic.Int64
-	proxy.Follow(func(_ int, r *http.Request) uploads.Fault {
-		if r.Method == http.MethodPost && posts.Add(1) == 1 {
-			return uploads.Fault{Drop: 1 << 20}
-		}
-		return uploads.Fault{}
-	})
+	breaksOnce(proxy)
 	c, err := uploadproxy.New(*options)
 	must(t, err)
 	got, err := c.Send(t.Context(), whole.Whole().Decoded(whole.Size+4, decode(io.EOF)))
