@@ -51,7 +51,9 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	own := p.denies() || hasShare(s.spare)
 	budget := s.budget.Share(cel.PolicyLimit)
 	budget.Spend(policyUnits)
-	defer p.lend(s.documents)()
+	params, authorizer := s.documents.Params, s.documents.Authorizer
+	defer func() { s.documents.Params, s.documents.Authorizer = params, authorizer }()
+	p.lend(s.documents)
 	if s.observe != nil {
 		s.observe(p, s.documents)
 	}
@@ -107,13 +109,12 @@ func (p *Policy) ended(s *subject, own bool) bool {
 	return p.ends(s) && (!own || s.documents.OutOfTime())
 }
 
-// lend sets the policy's parameters in the documents, and returns the function that removes them. If the policy does not
-// deny, it also reads what only such policies read, and lends it their authorizer.
-func (p *Policy) lend(d *cel.Documents) func() {
+// lend sets the policy's parameters in the documents. If the policy does not deny, it also reads what only such policies read, and lends
+// it their authorizer.
+func (p *Policy) lend(d *cel.Documents) {
 	if !p.denies() && len(p.references) > 0 {
 		d.ReadMore()
 	}
-	params, authorizer := d.Params, d.Authorizer
 	d.Params = nil
 	if p.params.value != nil {
 		d.Params = p.params.value
@@ -121,7 +122,6 @@ func (p *Policy) lend(d *cel.Documents) func() {
 	if !p.denies() && d.AuthorizerApart != nil {
 		d.Authorizer = d.AuthorizerApart
 	}
-	return func() { d.Params, d.Authorizer = params, authorizer }
 }
 
 // bounded returns the first findings in their order, those that deny first if there are too many. more is the number of

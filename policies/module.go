@@ -156,7 +156,8 @@ func (in *input) withoutParams(d *cel.Documents) (*rego.Input, error) {
 func regoDocuments(d *cel.Documents) map[string]any {
 	documents := map[string]any{
 		"object": d.Object, "oldObject": d.OldObject, "instancetype": d.Instancetype, "preference": d.Preference,
-		"provenance": layers(d), "platform": described(d), "rollout": d.Rollout.Complete(),
+		"provenance": rego.Later(func() any { return layers(d) }), "platform": rego.Later(func() any { return described(d) }),
+		"rollout": d.Rollout.Complete(),
 	}
 	for _, name := range cel.PreviewNames() {
 		documents[name] = rego.Computed(func() (any, error) {

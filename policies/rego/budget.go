@@ -1,6 +1,10 @@
 package rego
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
 
 // Limits bound one evaluation of one module. Zero means the default. All of them count what the module does, so that the
 // same module stops at the same place for the same input, however busy the machine is.
@@ -105,8 +109,8 @@ type budget struct {
 }
 
 // newBudget is for documents of a size.
-func newBudget(limits Limits, documents extent) *budget {
-	b := &budget{limits: limits, step: 1, documents: documents.bytes}
+func newBudget(limits Limits, documents extent) budget {
+	b := budget{limits: limits, step: 1, documents: documents.bytes}
 	b.sees(documents.longest)
 	return b
 }
@@ -128,6 +132,13 @@ func (b *budget) Cancelled() bool {
 
 // sees notes that the module can see a string of so many bytes.
 func (b *budget) sees(bytes int) { b.step = max(b.step, 1+bytes/hashedPerStep) }
+
+// seesResult notes what a function has returned.
+func (b *budget) seesResult(result *ast.Term) {
+	if s, ok := result.Value.(ast.String); ok && len(s) > hashedPerStep {
+		b.sees(len(s))
+	}
+}
 
 // work counts steps. It reports whether they are still within bounds.
 func (b *budget) work(steps int) bool {
@@ -152,3 +163,6 @@ func (b *budget) charge(c charge) bool {
 	b.bytes += c.keeps
 	return b.work(c.work + max(c.keeps, c.takes)/madePerStep)
 }
+
+// spent is what was taken, of steps at most the limit.
+func (b *budget) spent() Spent { return Spent{Steps: min(b.steps, b.limits.Steps), Bytes: b.bytes} }

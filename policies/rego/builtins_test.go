@@ -36,12 +36,12 @@ func TestEveryBuiltinIsDecided(t *testing.T) {
 			t.Errorf("%s is rejected without a reason", b.Name)
 		}
 	}
-	for _, name := range slices.Concat(allowed, slices.Collect(keys(missing)), slices.Collect(keys(guarded()))) {
+	for _, name := range slices.Concat(allowed, slices.Collect(keys(missing)), slices.Collect(keys(guards()))) {
 		if !known[name] {
 			t.Errorf("OPA has no function %s", name)
 		}
 	}
-	for name := range guarded() {
+	for name := range guards() {
 		if !slices.Contains(allowed, name) {
 			t.Errorf("%s is guarded, and not allowed", name)
 		}
@@ -149,7 +149,7 @@ func TestWhatFunctionsTake(t *testing.T) {
 	// slack is what any call may take, such as the machine of a pattern, which is used again, and beyond is how far measuring and charging may differ.
 	const slack, beyond = 48 << 10, 2
 	arguments := hostile()
-	guards := guarded()
+	all := guards()
 	for _, name := range pure() {
 		call := topdown.GetBuiltin(name)
 		if call == nil {
@@ -183,7 +183,7 @@ func TestWhatFunctionsTake(t *testing.T) {
 				}
 				var charged int
 				rejected, answered := false, false
-				if check := guards[name]; check != nil {
+				if check := all[name]; check != nil {
 					for next := func() (charge, error) { return check(operands) }; next != nil && !rejected; {
 						c, err := next()
 						_, answered = err.(answer) //nolint:errorlint // never wrapped

@@ -2,6 +2,7 @@ package rego
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -105,8 +106,8 @@ func pure() []string {
 	return names
 }
 
-// guarded are those with something to charge.
-func guarded() map[string]guard {
+// guards are those of the functions with something to charge.
+var guards = sync.OnceValue(func() map[string]guard {
 	guards := map[string]guard{}
 	for _, c := range classes() {
 		for _, name := range c.names {
@@ -116,7 +117,7 @@ func guarded() map[string]guard {
 		}
 	}
 	return guards
-}
+})
 
 // sizes charges by the size of the arguments: so many bytes for one of theirs that are kept, so many that are free
 // again, and a step for so many.

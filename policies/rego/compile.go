@@ -34,8 +34,8 @@ type Module struct {
 	name     string
 	compiler *ast.Compiler
 	query    ast.Body
-	// indexes are those of the sets that the query asks for.
-	indexes   []ast.RuleIndex
+	// screen is evaluated first; nil for none.
+	screen    *screen
 	documents documentSet
 	// references are the fields of references that it reads; nil with allReferences.
 	references    []string
@@ -127,7 +127,7 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 	})
 	return &Module{
 		references: references, allReferences: allReferences,
-		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), query: query, indexes: indexesOf(query, compiler),
+		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), query: query, screen: newScreen(compiler, query),
 		plain: sync.OnceValue(func() *ast.Compiler {
 			again := compile(name, written().Copy(), nil)
 			for _, m := range again.Modules {

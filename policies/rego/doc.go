@@ -21,4 +21,8 @@
 // A module has no data except its own, and only the pure built-in functions of OPA; Builtins lists the others with the
 // reasons. The same input has the same result everywhere. Evaluation is bounded in steps and in memory, which are counted
 // in the same way on every machine. It never reads a clock.
+//
+// Most evaluations find nothing. So each module also has a screen: its rules in a form that is evaluated without OPA, with the same
+// steps and bytes. A screen only decides that no rule of deny and warn holds. As soon as one holds, or something is met that the
+// screen does not support, such as an error or a limit, OPA evaluates the module from its beginning.
 package rego

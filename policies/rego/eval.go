@@ -47,13 +47,14 @@ func (m *Module) EvalWith(input *Input, limits Limits, coverage topdown.QueryTra
 	if coverage != nil {
 		more := limits
 		more.Steps = times(coverageSteps, limits.Steps)
-		_, _ = m.run(in, newBudget(more, size), covering{coverage})
+		steps := newBudget(more, size)
+		_, _ = m.run(in, &steps, covering{coverage})
 	}
 	if trace != nil {
 		few := limits
 		few.Steps = min(limits.Steps, maxEvents)
 		steps := newBudget(few, size)
-		_, _ = m.run(in, steps, trace)
+		_, _ = m.run(in, &steps, trace)
 		trace.cut = trace.cut || steps.exceeded != ""
 	}
 	return violations, err
@@ -76,8 +77,27 @@ func (m *Module) Measure(input *Input, limits Limits) ([]diagnostics.Violation, 
 	if !budget.work(evaluationSteps + input.ownBytes()/convertedPerStep) {
 		return nil, Spent{Steps: budget.steps}, &LimitError{Module: m.name, Limit: budget.exceeded}
 	}
-	violations, err := m.run(in, budget, nil)
-	return violations, Spent{Steps: min(budget.steps, budget.limits.Steps), Bytes: budget.bytes}, err
+	none, err := m.screens(in, &budget)
+	if none || err != nil {
+		return nil, budget.spent(), err
+	}
+	rest := budget // OPA keeps it longer
+	violations, err := m.run(in, &rest, nil)
+	return violations, rest.spent(), err
+}
+
+// screens is holdsNone, with an error for a panic.
+func (m *Module) screens(in *ast.Term, b *budget) (none bool, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			none, err = false, m.failed(r)
+		}
+	}()
+	return m.screen.holdsNone(in, b), nil
+}
+
+func (m *Module) failed(cause any) error {
+	return fmt.Errorf("the Rego of %s made the evaluator fail: %s", m.name, texts.Shorten(fmt.Sprint(cause), maxMessage))
 }
 
 // evaluationSteps are what each evaluation of a module costs.
@@ -96,14 +116,12 @@ type observer interface{ observe(query *topdown.Query) }
 func (m *Module) run(in *ast.Term, budget *budget, observer observer) (violations []diagnostics.Violation, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			violations, err = nil, fmt.Errorf("the Rego of %s made the evaluator fail: %s", m.name, texts.Shorten(fmt.Sprint(r), maxMessage))
+			violations, err = nil, m.failed(r)
 		}
 	}()
 	compiler := m.compiler
 	if observer != nil {
 		compiler = m.plain()
-	} else if none, err := m.holdsNone(in, budget); none || err != nil {
-		return nil, err
 	}
 	kept := newResults()
 	query := topdown.NewQuery(m.query).

@@ -123,4 +123,5 @@ func ask(t *testing.T, module *Module, in *Input) {
 			t.Errorf("a violation of %d and %d bytes", len(v.Message), len(v.Field))
 		}
 	}
+	sameWithout(t, module, in, Limits{Violations: 10})
 }

@@ -576,7 +576,7 @@ func addDepths(term *ast.Term, depth int, total *int) {
 var guardedBuiltins = sync.OnceValue(func() map[string]*topdown.Builtin {
 	builtins := accounting()
 	maps.Copy(builtins, ownBuiltins())
-	for name, check := range guarded() {
+	for name, check := range guards() {
 		declaration := *ast.BuiltinMap[name]
 		declaration.Name, declaration.Infix, declaration.CanSkipBctx = guardPrefix+name, "", false
 		builtins[declaration.Name] = &topdown.Builtin{Decl: &declaration, Func: within(name, check)}
@@ -589,31 +589,39 @@ type answer struct{ term *ast.Term }
 
 func (answer) Error() string { return "the answer is known" }
 
+// pay charges a call, if its guard agrees. known is the result if the guard knows it already. The budget is nil if nothing is counted.
+func pay(check guard, operands []*ast.Term, b *budget) (known *ast.Term, err error) {
+	for cost, err := check(operands); ; cost, err = cost.then() {
+		if known, ok := err.(answer); ok { //nolint:errorlint // never wrapped
+			return known.term, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if b != nil && !b.charge(cost) {
+			return nil, errors.New(b.exceeded)
+		}
+		if cost.then == nil {
+			return nil, nil
+		}
+	}
+}
+
 // within calls a function if its guard agrees, on the budget of the evaluation.
 func within(name string, check guard) topdown.BuiltinFunc {
 	call := topdown.GetBuiltin(name)
 	return func(bctx topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
-		halt := func(message string) error {
-			return topdown.Halt{Err: &topdown.Error{Code: topdown.BuiltinErr, Message: name + ": " + message, Location: bctx.Location}}
+		b, _ := bctx.Cancel.(*budget)
+		known, err := pay(check, operands, b)
+		if err != nil {
+			return topdown.Halt{Err: &topdown.Error{Code: topdown.BuiltinErr, Message: name + ": " + err.Error(), Location: bctx.Location}}
 		}
-		b, counted := bctx.Cancel.(*budget)
-		for cost, err := check(operands); ; cost, err = cost.then() {
-			if known, ok := err.(answer); ok { //nolint:errorlint // never wrapped
-				return yield(known.term)
-			}
-			if err != nil {
-				return halt(err.Error())
-			}
-			if counted && !b.charge(cost) {
-				return halt(b.exceeded)
-			}
-			if cost.then == nil {
-				break
-			}
+		if known != nil {
+			return yield(known)
 		}
 		return call(bctx, operands, func(result *ast.Term) error {
-			if s, ok := result.Value.(ast.String); ok && counted && len(s) > hashedPerStep {
-				b.sees(len(s))
+			if b != nil {
+				b.seesResult(result)
 			}
 			return yield(result)
 		})

@@ -3,7 +3,6 @@ package rego
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -39,6 +38,9 @@ type Input struct {
 // Computed is a document that is computed when the first policy reads it.
 type Computed func() (any, error)
 
+// Later is a document that is made when the first policy reads it.
+type Later func() any
+
 // Converted is a document that is converted once for all inputs.
 type Converted struct{ conversion }
 
@@ -68,10 +70,14 @@ func (e extent) plus(other extent) extent {
 // encodes to JSON. They must not change while the Input is used. A nil, or a nil pointer, is a document that there
 // is none of, and undefined in the policies.
 func NewInput(documents map[string]any) (*Input, error) {
-	for _, name := range slices.Sorted(maps.Keys(documents)) {
+	var unknown []string
+	for name := range documents {
 		if _, known := slices.BinarySearch(documentNames(), name); !known {
-			return nil, fmt.Errorf("unknown document %q: the known ones are %s", name, strings.Join(documentNames(), ", "))
+			unknown = append(unknown, name)
 		}
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("unknown document %q: the known ones are %s", slices.Min(unknown), strings.Join(documentNames(), ", "))
 	}
 	return &Input{documents: documents, converted: map[string]conversion{}, inputs: map[documentSet]conversion{}}, nil
 }
@@ -119,10 +125,13 @@ func (in *Input) document(name string) conversion {
 		defer in.parent.mu.Unlock()
 		return in.parent.document(name)
 	}
+	done, ok := in.converted[name]
+	if later, is := document.(Later); is && !ok {
+		document = later()
+	}
 	if absent(document) {
 		return conversion{}
 	}
-	done, ok := in.converted[name]
 	if prepared, is := document.(*Converted); is && !ok {
 		done, ok = prepared.conversion, true
 		in.converted[name] = done

@@ -61,15 +61,15 @@ func (r *reader) value() ast.Value {
 		return r.array()
 	case '"':
 		if text, ok := r.string(); ok {
-			return ast.InternedTerm(text).Value
+			return ast.InternedValue(text)
 		}
 		return nil
 	case 'n':
 		return r.literal("null", ast.NullValue)
 	case 't':
-		return r.literal("true", ast.InternedTerm(true).Value)
+		return r.literal("true", ast.InternedValue(true))
 	case 'f':
-		return r.literal("false", ast.InternedTerm(false).Value)
+		return r.literal("false", ast.InternedValue(false))
 	}
 	return r.number()
 }
@@ -169,7 +169,7 @@ func (r *reader) name(name string) *ast.Term {
 	if known := fieldNames()[name]; known != nil {
 		return known
 	}
-	return ast.InternedTerm(name)
+	return r.term(ast.InternedValue(name))
 }
 
 func objectOf(members [][2]*ast.Term, names []string) ast.Value {
