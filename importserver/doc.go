@@ -1,4 +1,5 @@
-// Package importserver serves the disks of a package of OVF or of an OCI artifact to CDI, as files of their own.
+// Package importserver serves the disks of a package of OVF or of an OCI artifact to CDI, as files of their own, and the archive of a claim
+// to Virtward's controller.
 //
 // Input: a plan of package ovf/transfer, which names the places of the disks, and requests with the token of the plan. Output: the bytes
 // of each disk from the web server, the volume or the registry that has it, and a status. No disk is stored: the bytes flow through two blocks

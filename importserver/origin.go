@@ -15,7 +15,7 @@ import (
 
 	godigest "github.com/opencontainers/go-digest"
 
-	"github.com/virtward/virtward/exportserver/rawfile"
+	"github.com/virtward/virtward/importserver/volumes"
 	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/artifacts"
@@ -27,6 +27,7 @@ var errChanged = &web.Error{Reason: web.ReasonChanged, Message: "the file is not
 // origin reads the files of a plan.
 type origin struct {
 	files    []transfer.File
+	volume   *transfer.Volume
 	client   *web.Client
 	registry *artifacts.Options
 
@@ -39,8 +40,8 @@ type origin struct {
 func (o *origin) open(ctx context.Context, file int, offset, length int64) (io.ReadCloser, error) {
 	f := &o.files[file]
 	switch {
-	case f.Path != "":
-		return openPath(f, offset, length)
+	case f.Volume:
+		return openVolume(o.volume, f, offset, length)
 	case f.Blob != "":
 		return o.openBlob(ctx, f, offset, length)
 	}
@@ -71,28 +72,37 @@ func (o *origin) openBlob(ctx context.Context, f *transfer.File, offset, length 
 // resumed is a stream that continues broken connections.
 type resumed interface{ Resumptions() int }
 
-// section is a part of a file of a volume.
+// section is a part of the file of a volume.
 type section struct {
-	io.Reader
+	*io.SectionReader
 	io.Closer
 }
 
-func openPath(f *transfer.File, offset, length int64) (io.ReadCloser, error) {
-	file, err := rawfile.Open(f.Path) // a link or a named pipe in the volume is not opened
-	if err != nil {
-		return nil, fmt.Errorf("opening the file of the volume: %w", err)
+// Read implements io.Reader.
+func (s section) Read(into []byte) (int, error) {
+	n, err := s.SectionReader.Read(into)
+	return n, unreadable(err)
+}
+
+// unreadable is the error of a volume for the status.
+func unreadable(err error) error {
+	if errors.Is(err, volumes.ErrChanged) {
+		return errChanged
 	}
-	info, err := file.Stat()
+	return err
+}
+
+// openVolume reads a part of the file of a volume, if it is the one of the plan.
+func openVolume(v *transfer.Volume, f *transfer.File, offset, length int64) (io.ReadCloser, error) {
+	opened, err := volumes.Open(v)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("opening the file of the volume: %w", err)
-	case !info.Mode().IsRegular() || info.Size() != f.Size:
-		err = errChanged
-	default:
-		return section{io.NewSectionReader(file, offset, length), file}, nil
+		return nil, fmt.Errorf("opening the file of the volume: %w", err)
+	case opened.Size() != f.Size, f.Validator != "" && opened.Tag != f.Validator:
+		_ = opened.Close() // nothing was written
+		return nil, errChanged
 	}
-	_ = file.Close()
-	return nil, err
+	return section{io.NewSectionReader(opened, offset, length), opened}, nil
 }
 
 // content reads a span of a disk across its parts. Read returns an error instead of io.EOF if a part that was read completely has another

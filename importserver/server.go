@@ -60,6 +60,7 @@ type Options struct {
 // Server serves disks. Create it with New.
 type Server struct {
 	origin    origin
+	volume    *transfer.Volume
 	token     transfer.Token
 	disks     []*disk
 	log       logr.Logger
@@ -126,7 +127,8 @@ func New(o Options) (*Server, error) {
 		return nil, errors.New("the plan has blobs, and there is no registry")
 	}
 	s := &Server{
-		origin: origin{files: o.Plan.Files, client: o.Client, registry: o.Registry}, token: token, log: o.Log, scrapes: o.Scrapes, metrics: m,
+		volume: o.Plan.Volume,
+		origin: origin{files: o.Plan.Files, volume: o.Plan.Volume, client: o.Client, registry: o.Registry}, token: token, log: o.Log, scrapes: o.Scrapes, metrics: m,
 		inspecting: make(chan struct{}, 1), places: make(chan struct{}, MaxAnswers), decompressions: make(chan struct{}, transfer.MaxDecompressed),
 	}
 	for i := range o.Plan.Disks {
@@ -159,6 +161,11 @@ func (s *Server) Route(r *http.Request) http.Handler {
 		return http.HandlerFunc(s.serveStatus)
 	case "/metrics":
 		return s.scrapes
+	case transfer.PathArchive:
+		if s.volume == nil {
+			return nil
+		}
+		return http.HandlerFunc(s.serveArchive)
 	}
 	text, isDisk := strings.CutPrefix(r.URL.Path, "/disks/")
 	n, err := strconv.Atoi(text)
@@ -340,6 +347,9 @@ func (s *Server) note(r *http.Request, d *disk, err error) (message string, code
 	return problem.Message, code
 }
 
+// reasonUnreadable is the reason of errors of a volume.
+const reasonUnreadable = "VolumeUnreadable"
+
 // problemOf describes an error for the status, and is the code of an answer.
 func problemOf(err error) (transfer.Problem, int) {
 	var rejected *ovf.Rejection
@@ -354,5 +364,5 @@ func problemOf(err error) (transfer.Problem, int) {
 		permanent := known.Permanent || known.Reason == web.ReasonChanged
 		return transfer.Problem{Reason: known.Reason, Message: texts.Shorten(known.Message, maxMessage), Permanent: permanent}, http.StatusBadGateway
 	}
-	return transfer.Problem{Reason: "VolumeUnreadable", Message: texts.Shorten(err.Error(), maxMessage)}, http.StatusBadGateway
+	return transfer.Problem{Reason: reasonUnreadable, Message: texts.Shorten(err.Error(), maxMessage)}, http.StatusBadGateway
 }

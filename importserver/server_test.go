@@ -139,8 +139,14 @@ func start(t testing.TB, files []transfer.File, disks ...transfer.Disk) *served 
 // startTrusting starts a server that trusts authorities.
 func startTrusting(t testing.TB, authorities []byte, files []transfer.File, disks ...transfer.Disk) *served {
 	t.Helper()
+	return startPlan(t, authorities, &transfer.Plan{Files: files, Disks: disks})
+}
+
+// startPlan starts a server of what a plan has.
+func startPlan(t testing.TB, authorities []byte, of *transfer.Plan) *served {
+	t.Helper()
 	plan := &transfer.Plan{
-		Files: files, Disks: disks, Sources: transfer.Sources{Networks: []string{"127.0.0.1/32"}},
+		Files: of.Files, Disks: of.Disks, Volume: of.Volume, Sources: transfer.Sources{Networks: []string{"127.0.0.1/32"}},
 		Serving: transfer.Serving{CertificateFile: "/c", KeyFile: "/k", TokenFile: "/t"},
 	}
 	if found := plan.Validate(); len(found) > 0 {
@@ -328,11 +334,14 @@ func TestParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := sha1.Sum(data[half:]) //nolint:gosec // as above
-	s := start(t, []transfer.File{{URL: source.URL, Size: int64(len(u.data)), Validator: `"1"`}, {Path: file, Size: int64(len(data) - half)}},
-		transfer.Disk{Name: "a.vmdk", Parts: []transfer.Part{
+	s := startPlan(t, nil, &transfer.Plan{
+		Files: []transfer.File{{URL: source.URL, Size: int64(len(u.data)), Validator: `"1"`}, {Volume: true, Size: int64(len(data) - half)}},
+		Disks: []transfer.Disk{{Name: "a.vmdk", Parts: []transfer.Part{
 			{File: 0, Offset: 600, Size: int64(half), Digest: digest(data[:half])},
 			{File: 1, Size: int64(len(data) - half), Digest: "sha1:" + hex.EncodeToString(old[:])},
-		}})
+		}}},
+		Volume: &transfer.Volume{Folder: filepath.Dir(file), File: filepath.Base(file)},
+	})
 	for _, part := range [][2]int{{0, len(data)}, {half - 5, half + 5}, {half, half + 100}, {half + 1, len(data)}} {
 		_, body, err := s.get(t, http.MethodGet, "/disks/0", "Range", fmt.Sprintf("bytes=%d-%d", part[0], part[1]-1))
 		if err != nil || !bytes.Equal(body, data[part[0]:part[1]]) {

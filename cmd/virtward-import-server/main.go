@@ -48,7 +48,7 @@ func command() *cobra.Command {
 		Use:   "virtward-import-server",
 		Short: "Serve the disks of an import to CDI",
 		Long: `Serves each disk of a package of OVF, or of an OCI artifact, as a file over HTTPS, to requests with a token. The plan names the places of
-the disks: ranges of files on web servers, files of a volume, or blobs of a registry. No disk is stored: layers with zstd are decompressed
+the disks: ranges of files on web servers or of the OVA of a volume, or blobs of a registry. The OVA of a volume is served too. No disk is stored: layers with zstd are decompressed
 while they are sent. The server inspects the header of an image before its first byte, continues broken connections, and withholds the end
 of a disk whose digest is another one than in the plan. It has no client of the API server.`,
 		Version:       version,

@@ -109,7 +109,7 @@ func (o *importsOptions) addTo(ctx context.Context, mgr manager.Manager, config 
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	err = templateimport.New(ctx, templateimport.Options{
-		Client: c.direct, Source: &templateimport.LiveSource{Reader: c.direct, Permitted: permitted, Signatures: signed}, Server: o.server.program, Deadlines: o.deadlines,
+		Client: c.direct, Source: &templateimport.LiveSource{Reader: c.direct, Permitted: permitted, Signatures: signed}, Server: o.server.program, Namespace: o.namespace, Deadlines: o.deadlines,
 		Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.ImportGuards()}, Metrics: measured, Clock: clock.RealClock{},
 		Tell: tellOf[*v1beta1.VirtualMachineTemplateImport](c.events, v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplateImport)),
 	}).SetupWithManager(mgr, c.metadata())

@@ -3,7 +3,6 @@ package templateexport
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/diskservers"
 	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/exportserver"
 	"github.com/virtward/virtward/exportserver/exports"
@@ -70,15 +70,10 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 	if o.service, err = requests.Read(ctx, r.Client, request.Namespace, exports.Servers.Name(exports.Servers.Suffix(o.pod)), &corev1.Service{}); err != nil {
 		return nil, err
 	}
-	if o.isOwnPod() && o.isComplete() && listens(o.pod) {
+	if o.isOwnPod() && o.isComplete() && diskservers.Listens(o.pod) {
 		o.server, o.silence = r.Prober.Status(ctx, o.pod, request.Status.Links.Internal)
 	}
 	return o, nil
-}
-
-// listens reports whether the kubelet can connect to a pod. The others are not probed: each could keep a worker for the time of a probe.
-func listens(pod *corev1.Pod) bool {
-	return pod.Status.PodIP != "" && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Ready })
 }
 
 // observeVolumes reads the clones.

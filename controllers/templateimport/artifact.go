@@ -182,7 +182,7 @@ func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMach
 	}
 	defer r.close()
 	if was := of.Status.Source; r.chosen != was.Validator {
-		return changed()
+		return changed(of)
 	}
 	measured := &measuredReader{progress: progress, total: of.Status.Source.Size}
 	for i := range r.manifest.Disks {

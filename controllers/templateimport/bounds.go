@@ -29,6 +29,8 @@ const (
 	perTask = 4 << 10
 	// perActive is that of the last progress of an import.
 	perActive = 512
+	// perKey is that of the key of a pod, with its certificate.
+	perKey = 2 << 10
 	// perConnection is that of a connection with TLS and HTTP.
 	perConnection = 192 << 10
 	// stored is the largest object that etcd stores, and decoded how much more memory a decoded one needs.
@@ -71,6 +73,10 @@ func WorstCase() []memory.Bound {
 		{
 			Name: "templateimport/active", Subject: "imports with metrics of their progress", Bytes: maxActive * perActive,
 			Reason: fmt.Sprintf("%d, %d bytes each; others have no such metrics", maxActive, perActive),
+		},
+		{
+			Name: "templateimport/keys", Subject: "keys of the pods of claims", Bytes: maxKeys * perKey,
+			Reason: fmt.Sprintf("%d, %d KiB each; others wait", maxKeys, perKey>>10),
 		},
 		{
 			Name: "templateimport/names", Subject: "names of the objects that imports wait for", Bytes: maxChildren * memory.NameBytes,

@@ -20,7 +20,7 @@ type slow struct {
 	fast string
 }
 
-func (s slow) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*Read, error) {
+func (s slow) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, _ *Place) (*Read, error) {
 	if of.Namespace != s.fast {
 		<-ctx.Done()
 		return nil, ctx.Err()

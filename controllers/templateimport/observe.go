@@ -33,6 +33,12 @@ type observed struct {
 	quota string
 	// read is what was read of the appliance; nil before it was.
 	read *Read
+	// claim is that of the source; nil for another source. forbidden tells that the process may not read it.
+	claim     *corev1.PersistentVolumeClaim
+	forbidden bool
+	// key is that of the pod of a claim, and full tells that there is no place for one. held tells that a result of a reading is kept.
+	key        key
+	full, held bool
 	// unwatched: changes of the objects are not reported, so they are read at an interval.
 	unwatched bool
 	now       time.Time
@@ -62,6 +68,9 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 			return nil, err
 		}
 	}
+	if err := r.observeClaim(ctx, o); err != nil {
+		return nil, err
+	}
 	for i := range request.Status.Disks {
 		volume, err := requests.Read(ctx, r.Client, request.Namespace, request.Status.Disks[i].Name, &cdiv1beta1.DataVolume{})
 		if err != nil {
@@ -70,6 +79,23 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 		o.volumes = append(o.volumes, volume)
 	}
 	return o, nil
+}
+
+// observeClaim reads the claim of the source.
+func (r *Reconciler) observeClaim(ctx context.Context, o *observed) (err error) {
+	if !o.isClaim() {
+		return nil
+	}
+	o.claim, err = requests.Read(ctx, r.Client, o.request.Namespace, o.request.Spec.Source.PVC.Name, &corev1.PersistentVolumeClaim{})
+	if o.forbidden = apierrors.IsForbidden(err); o.forbidden {
+		o.claim, err = nil, nil
+	}
+	var place bool
+	o.key, place = r.keys.get(o.request.UID)
+	o.full = !place
+	task, known := r.readings.Get(string(o.request.UID))
+	o.held = known && task.Ended && task.Err == nil
+	return err
 }
 
 // observeLeftovers lists the DataVolumes with the label of the import.

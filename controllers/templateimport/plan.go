@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -55,8 +54,10 @@ type decision struct {
 	need need
 	// steps are applied in their order. Then the next plan follows, after the objects are read again.
 	steps []requests.Step
-	// serve creates the pod with its objects.
+	// serve creates the pod with its objects: that of the disks, or that of the archive of a claim which was not read yet.
 	serve bool
+	// keep keeps what was read, although the decision needs nothing: the pod of the disks follows.
+	keep bool
 	// progress is the state of the import without the steps.
 	progress progress
 	// since is when the import began, and deadline when the current step must end.
@@ -105,16 +106,19 @@ func (o *observed) last() string { return requests.ProgressOf(o.request.Status.C
 // advance plans the next step of an import that works.
 func (o *observed) advance() decision {
 	s := o.request.Status.Source
+	if d, wrong := o.claimed(); wrong {
+		return d
+	}
 	switch {
 	case s == nil && o.read == nil:
-		return decision{need: reading, progress: working(v1beta1.ReasonReadingSource, "the descriptor is read")}
+		return o.through(decision{need: reading, progress: working(v1beta1.ReasonReadingSource, "the descriptor is read")})
 	case s == nil:
 		return o.begin()
 	case o.read != nil && !o.isSame():
-		f := changed()
+		f := changed(o.request)
 		return failed(f.Reason, f.Message)
 	case o.verifies() && !s.Verified:
-		return decision{need: verifying, progress: working(v1beta1.ReasonVerifying, "the whole file is read and compared with its digests")}
+		return o.through(decision{need: verifying, progress: working(v1beta1.ReasonVerifying, "the whole file is read and compared with its digests")})
 	}
 	return o.importing()
 }
@@ -167,9 +171,11 @@ func (o *observed) importing() decision {
 	case !o.isOwnPod():
 		return failed(v1beta1.ReasonNameTaken, "Pod "+requests.Named(o.pod)+" exists, and is not of this import")
 	case o.pod.DeletionTimestamp != nil:
-		d.progress.Message = "waiting for the deletion of Pod " + requests.Named(o.pod)
+		d.progress.Message, d.keep = "waiting for the deletion of Pod "+requests.Named(o.pod), true
 		return d
-	case !o.isComplete(), o.pod.Status.Phase == corev1.PodFailed, o.pod.Status.Phase == corev1.PodSucceeded:
+	case imports.IsReader(o.suffix()) && o.read == nil:
+		return o.through(decision{need: reading, progress: working(v1beta1.ReasonPreparing, "the descriptor is read")})
+	case !o.isServing(), imports.IsReader(o.suffix()): // the pod of the disks follows
 		d.steps = []requests.Step{{Verb: requests.Remove, Object: o.pod}}
 		return d
 	}
@@ -233,6 +239,7 @@ func (o *observed) serving() decision {
 	switch {
 	case o.read == nil:
 		d.need = reading
+		return o.through(d)
 	case o.quota != "":
 		d.progress, d.after = working(v1beta1.ReasonQuotaExceeded, o.quota), quotaInterval
 	default:
@@ -248,7 +255,7 @@ func (o *observed) templating() decision {
 	switch {
 	case o.template == nil && o.read == nil:
 		d.need = reading
-		return d
+		return o.through(d)
 	case o.template == nil:
 		d.steps = []requests.Step{{Verb: requests.Create, Object: imports.TemplateOf(o.request, o.read.Outcome)}}
 		return d

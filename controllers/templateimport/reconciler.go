@@ -23,6 +23,7 @@ import (
 	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/servers"
+	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/sources/transfers"
 )
@@ -35,6 +36,8 @@ type Options struct {
 	Source Source
 	// Server is the pod that serves disks.
 	Server servers.Program
+	// Namespace is that of this process, which connects to the pods of claims.
+	Namespace string
 	// Deadlines bound the steps.
 	Deadlines Deadlines
 	// Guards must have been active since an import was created: they check what its author is permitted to import.
@@ -51,6 +54,7 @@ type Reconciler struct {
 	Options
 
 	kept *kept
+	keys keys
 	// children are the objects that the active imports wait for.
 	children *dependents.Index
 	// readings and verifications have the UIDs of the imports as keys.
@@ -67,6 +71,7 @@ type Reconciler struct {
 func New(ctx context.Context, options Options) *Reconciler {
 	return &Reconciler{
 		Options: options, children: dependents.New(maxChildren), held: map[types.UID]string{}, uids: map[reconcile.Request]types.UID{},
+		keys:          keys{of: map[types.UID]key{}},
 		readings:      transfers.New[*Read](ctx, transfers.Limits{Running: maxReadings, Namespace: 1}),
 		verifications: transfers.New[struct{}](ctx, transfers.Limits{Running: maxVerifications, Namespace: 2}),
 		kept: &kept{Client: options.Client, Owner: Owner, Tell: options.Tell, Status: func(r *v1beta1.VirtualMachineTemplateImport) *v1beta1.VirtualMachineTemplateImportStatus {
@@ -158,8 +163,10 @@ func (r *Reconciler) reads(o *observed, d *decision) (waits bool) {
 		d.progress.Message, d.after = fmt.Sprintf("other imports are read: at most %d of a namespace, and %d of all, at a time", maxHeldOfOne, maxHeld), retryInterval
 		return true
 	case !known:
-		request := o.request.DeepCopy()
-		err := r.readings.Start(string(uid), o.request.Namespace, func(ctx context.Context, _ *transfers.Progress) (*Read, error) { return r.Source.Read(ctx, request) }, nil)
+		request, at := o.request.DeepCopy(), o.place()
+		err := r.readings.Start(string(uid), o.request.Namespace, func(ctx context.Context, _ *transfers.Progress) (*Read, error) {
+			return r.Source.Read(ctx, request, at)
+		}, nil)
 		if err != nil {
 			d.progress.Message = err.Error()
 		}
@@ -187,13 +194,13 @@ func (r *Reconciler) verifies(o *observed, d *decision) {
 			return
 		}
 		if !o.isSame() {
-			f := changed()
+			f := changed(o.request)
 			*d = failed(f.Reason, f.Message)
 			return
 		}
-		request, digests := o.request.DeepCopy(), digestsOf(o)
+		request, at, digests := o.request.DeepCopy(), o.place(), digestsOf(o)
 		err := r.verifications.Start(uid, o.request.Namespace, func(ctx context.Context, progress *transfers.Progress) (struct{}, error) {
-			return struct{}{}, r.Source.Verify(ctx, request, digests, progress)
+			return struct{}{}, r.Source.Verify(ctx, request, at, digests, progress)
 		}, nil)
 		if err != nil {
 			d.progress.Message = err.Error()
@@ -283,6 +290,7 @@ func (r *Reconciler) note(key reconcile.Request, uid types.UID) {
 	if was != "" && was != uid {
 		r.Metrics.gone(was)
 		r.forget(was)
+		r.keys.forget(was)
 		r.verifications.Forget(string(was))
 	}
 }
@@ -297,20 +305,28 @@ func (r *Reconciler) gone(key reconcile.Request) {
 	if uid != "" {
 		r.Metrics.gone(uid)
 		r.forget(uid)
+		r.keys.forget(uid)
 		r.verifications.Forget(string(uid))
+	}
+}
+
+// release forgets what a decision does not need.
+func (r *Reconciler) release(o *observed, d *decision) {
+	if d.need == nothing && !d.keep && d.progress.found == nil { // it takes no place from others while it waits for something else
+		r.forget(o.request.UID)
+	}
+	if d.progress.State == requests.IsWorking && o.request.DeletionTimestamp == nil {
+		return
+	}
+	r.keys.forget(o.request.UID)
+	if !r.forget(o.request.UID) || !r.verifications.Forget(string(o.request.UID)) {
+		d.after = readingInterval // they end soon
 	}
 }
 
 // finish writes the status of a plan without steps.
 func (r *Reconciler) finish(ctx context.Context, o *observed, d *decision) (reconcile.Result, error) {
-	if d.need == nothing && d.progress.found == nil { // it takes no place from others while it waits for something else
-		r.forget(o.request.UID)
-	}
-	if d.progress.State != requests.IsWorking || o.request.DeletionTimestamp != nil {
-		if !r.forget(o.request.UID) || !r.verifications.Forget(string(o.request.UID)) {
-			d.after = readingInterval // they end soon
-		}
-	}
+	r.release(o, d)
 	if o.request.DeletionTimestamp != nil {
 		return reconcile.Result{RequeueAfter: d.after}, nil
 	}
@@ -347,17 +363,25 @@ func (r *Reconciler) serve(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	plan, err := imports.PlanOf(o.request, &o.read.Origin, o.read.Outcome.Disks)
-	if err != nil {
+	var plan *transfer.Plan
+	var authorities []byte
+	if o.read == nil { // of a claim
+		suffix, plan = imports.ReaderSuffix(suffix), imports.ReaderPlan(o.request, o.claim)
+	} else if plan, err = imports.PlanOf(o.request, &o.read.Origin, o.read.Outcome.Disks, o.claim); err != nil {
 		return err //nolint:wrapcheck // it is a fault
+	} else {
+		authorities = o.read.Origin.Authorities
 	}
 	material, err := diskservers.NewMaterial(&imports.Servers, o.request.Namespace, suffix, o.now, r.Deadlines.Import)
 	if err != nil {
 		return err
 	}
-	pod := imports.Pod(o.request, &r.Server, suffix)
+	if o.isClaim() {
+		r.keys.set(o.request.UID, key{suffix: suffix, token: material.Token, certificate: material.Certificate})
+	}
+	pod := imports.Pod(o.request, &r.Server, suffix, o.claim)
 	err = diskservers.Create(ctx, r.Client, Owner, pod, func(pod *corev1.Pod) ([]servers.Object, error) {
-		return imports.Objects(pod, plan, &o.read.Origin, material) //nolint:wrapcheck // it says what failed
+		return imports.Objects(pod, plan, authorities, material, r.Namespace) //nolint:wrapcheck // it says what failed
 	})
 	if err != nil {
 		return err //nolint:wrapcheck // it names the step

@@ -104,17 +104,25 @@ type cluster struct {
 	// phase is that of DataVolumes, Succeeded if it is empty.
 	phase cdiv1beta1.DataVolumePhase
 	told  []string
+	// nodes run the pods of claims; nil without one.
+	nodes *nodes
 	// signatures say who must have signed artifacts.
 	signatures *signatures.Requirements
 }
 
 func newCluster(t *testing.T, file []byte, change ...func(*v1beta1.VirtualMachineTemplateImport)) *cluster {
 	t.Helper()
+	return newClusterAt(t, began, file, change...)
+}
+
+// newClusterAt is a cluster at a time.
+func newClusterAt(t *testing.T, now time.Time, file []byte, change ...func(*v1beta1.VirtualMachineTemplateImport)) *cluster {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, cdiv1beta1.AddToScheme} {
 		must(t, add(scheme))
 	}
-	c := &cluster{clock: clocktesting.NewFakePassiveClock(began), tag: `"v1"`}
+	c := &cluster{clock: clocktesting.NewFakePassiveClock(now), tag: `"v1"`}
 	c.file.Store(&file)
 	c.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", c.tag)
@@ -138,7 +146,7 @@ func (c *cluster) controller(t *testing.T, connection *kills.Connection) *templa
 	t.Helper()
 	to := connection.Fake(c.server)
 	return templateimport.New(t.Context(), templateimport.Options{
-		Client: to, Server: servers.Program{Image: "example.com/import-server:1"}, Deadlines: templateimport.Deadlines{Source: time.Minute, Import: time.Hour}, Clock: c.clock,
+		Client: to, Server: servers.Program{Image: "example.com/import-server:1"}, Namespace: "virtward-system", Deadlines: templateimport.Deadlines{Source: time.Minute, Import: time.Hour}, Clock: c.clock,
 		Source: &templateimport.LiveSource{Reader: to, Permitted: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, Signatures: c.signatures},
 		Tell:   func(_ *v1beta1.VirtualMachineTemplateImport, e events.Event) { c.told = append(c.told, e.String()) },
 	})
@@ -157,6 +165,9 @@ func (c *cluster) plays(t *testing.T) {
 			}
 			must(t, c.server.Status().Update(t.Context(), dv))
 		}
+	}
+	if c.nodes != nil {
+		c.nodes.run(t, c)
 	}
 	kills.Collect(t, c.server, map[types.UID]bool{c.request.UID: c.stored(t) != nil}, func() []client.Object { return c.objects(t) })
 }
@@ -198,7 +209,12 @@ func (c *cluster) settled(t *testing.T) bool {
 // drive reconciles with one controller until the import has ended, until a function says so, or until the connection ends.
 func (c *cluster) drive(t *testing.T, connection *kills.Connection, until ...func() bool) {
 	t.Helper()
-	r := c.controller(t, connection)
+	c.driveBy(t, c.controller(t, connection), until...)
+}
+
+// driveBy drives with a controller.
+func (c *cluster) driveBy(t *testing.T, r *templateimport.Reconciler, until ...func() bool) {
+	t.Helper()
 	for range 2000 {
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c.request)})
 		switch {

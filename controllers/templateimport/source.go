@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"path"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/appliance"
 	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources"
 	"github.com/virtward/virtward/sources/signatures"
 	"github.com/virtward/virtward/sources/transfers"
@@ -27,10 +29,11 @@ import (
 
 // Source reads appliances. An error of type *imports.Fault is final, and others are temporary.
 type Source interface {
-	// Read reads the descriptor and the headers of the disks.
-	Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*Read, error)
-	// Verify reads the whole file, and compares the checksum of the import and the digests of files of the appliance.
-	Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, digests map[string]string, progress *transfers.Progress) error
+	// Read reads the descriptor and the headers of the disks. The place is that of the archive of a claim; nil for another source.
+	Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place) (*Read, error)
+	// Verify reads the whole file, and compares the checksum of the import and the digests of files of the appliance. The place is that
+	// of Read.
+	Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) error
 }
 
 // Read is what was read of an appliance.
@@ -46,7 +49,7 @@ const (
 	reads    = 5 * time.Minute
 )
 
-// LiveSource reads appliances from web servers, and artifacts from registries.
+// LiveSource reads appliances from web servers and from the pods of claims, and artifacts from registries.
 type LiveSource struct {
 	// Reader reads the Secrets and the ConfigMaps of imports.
 	Reader client.Reader
@@ -60,8 +63,11 @@ var _ Source = (*LiveSource)(nil)
 
 // pathOf is the field of the source of an import.
 func pathOf(of *v1beta1.VirtualMachineTemplateImport) string {
-	if of.Spec.Source.OCI != nil {
+	switch {
+	case of.Spec.Source.OCI != nil:
 		return "spec.source.oci"
+	case of.Spec.Source.PVC != nil:
+		return "spec.source.pvc"
 	}
 	return "spec.source.http"
 }
@@ -84,39 +90,61 @@ func (s *LiveSource) options(ctx context.Context, of *v1beta1.VirtualMachineTemp
 	return options, nil
 }
 
-// open returns a client for the web server of an import.
-func (s *LiveSource) open(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*web.Client, error) {
-	if of.Spec.Source.HTTP == nil {
-		return nil, &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: "spec.source: this version of Virtward imports only from http and oci"}
+// open returns a client for the web server of an import, or for the pod of its claim, and the URL.
+func (s *LiveSource) open(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place) (opened *web.Client, url string, err error) {
+	var options *web.Options
+	switch from := of.Spec.Source; {
+	case from.PVC != nil && at != nil:
+		options, err = at.options()
+		url = at.URL
+	case from.HTTP != nil:
+		options, err = s.options(ctx, of)
+		url = from.HTTP.URL
+	default:
+		err = &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: "spec.source: this version of Virtward imports only from http, oci and pvc"}
 	}
-	options, err := s.options(ctx, of)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	opened, err := web.New(*options)
-	return opened, described(of, err)
+	opened, err = web.New(*options)
+	return opened, url, described(of, err)
+}
+
+// options are those of connections to the pod of a claim: to its address only, and without a proxy.
+func (p *Place) options() (*web.Options, error) {
+	address, err := netip.ParseAddrPort(p.Address)
+	if err != nil {
+		return nil, fmt.Errorf("the address of the pod: %w", err)
+	}
+	own := address.Addr().Unmap()
+	return &web.Options{
+		Sources: &sources.Sources{Networks: []netip.Prefix{netip.PrefixFrom(own, own.BitLen())}}, Address: p.Address, Authorities: p.Certificate,
+		Headers: map[string]string{transfer.TokenHeader: p.Token}, Timeout: connects, Stall: stalls, HTTP1: true,
+	}, nil
 }
 
 // Read implements Source.
-func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*Read, error) {
+func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place) (*Read, error) {
 	ctx, cancel := context.WithTimeout(ctx, reads)
 	defer cancel()
 	if of.Spec.Source.OCI != nil {
 		read, err := s.readArtifact(ctx, of)
 		return read, described(of, err)
 	}
-	opened, err := s.open(ctx, of)
+	opened, url, err := s.open(ctx, of, at)
 	if err != nil {
 		return nil, err
 	}
 	defer opened.Close()
-	url := of.Spec.Source.HTTP.URL
 	file, err := opened.Open(ctx, url)
 	if err != nil {
 		return nil, described(of, err)
 	}
 	found, err := appliance.Inspect(nameOf(url), file, imports.Options(of))
-	read := &Read{Origin: imports.Origin{URL: url, Size: file.Size(), Validator: file.File().Validator, Authorities: opened.Authorities, Sources: s.Permitted}}
+	read := &Read{Origin: imports.Origin{Size: file.Size(), Validator: file.File().Validator}}
+	if at == nil {
+		read.Origin.URL, read.Origin.Authorities, read.Origin.Sources = url, opened.Authorities, s.Permitted
+	}
 	switch {
 	case errors.Is(err, ovf.ErrChoice):
 		read.Outcome = imports.Unknown(err)
@@ -135,28 +163,37 @@ func nameOf(url string) string {
 }
 
 // Verify implements Source.
-func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, digests map[string]string, progress *transfers.Progress) error {
+func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) error {
 	if of.Spec.Source.OCI != nil {
 		return described(of, s.verifyArtifact(ctx, of, digests, progress))
 	}
-	opened, err := s.open(ctx, of)
+	opened, url, err := s.open(ctx, of, at)
 	if err != nil {
 		return err
 	}
 	defer opened.Close()
-	file, err := opened.Probe(ctx, of.Spec.Source.HTTP.URL, false)
+	file, err := opened.Probe(ctx, url, false)
 	if err != nil {
 		return described(of, err)
 	}
 	if was := of.Status.Source; file.Size != was.Size || file.Validator != was.Validator {
-		return changed()
+		return changed(of)
 	}
-	stream, err := opened.Stream(ctx, file, of.Spec.Checksum)
+	checksum, padded := of.Spec.Checksum, ""
+	if at != nil { // zeros can follow the file
+		checksum, padded = "", checksum
+	}
+	stream, err := opened.Stream(ctx, file, checksum)
 	if err != nil {
 		return described(of, err)
 	}
 	defer stream.Close()
 	measured := &measuredReader{Reader: stream, progress: progress, total: file.Size}
+	if padded != "" {
+		if measured.Reader, err = appliance.NewPadded(stream, padded); err != nil {
+			return err //nolint:wrapcheck // the API server validates the checksum
+		}
+	}
 	if len(digests) > 0 {
 		if err := appliance.Compare(measured, digests); err != nil {
 			return described(of, err)
@@ -168,8 +205,13 @@ func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTempl
 	return nil
 }
 
-func changed() *imports.Fault {
-	return &imports.Fault{Reason: v1beta1.ReasonSourceChanged, Message: "the file at the URL is not the one that the import began with: delete the import, and create it again"}
+// changed is the fault of a file that is another one.
+func changed(of *v1beta1.VirtualMachineTemplateImport) *imports.Fault {
+	place := "at the URL"
+	if of.Spec.Source.PVC != nil {
+		place = "in the claim"
+	}
+	return &imports.Fault{Reason: v1beta1.ReasonSourceChanged, Message: "the file " + place + " is not the one that the import began with: delete the import, and create it again"}
 }
 
 // measuredReader notes the progress of a reader.
@@ -192,11 +234,14 @@ func (m *measuredReader) Read(p []byte) (int, error) {
 func described(of *v1beta1.VirtualMachineTemplateImport, err error) error {
 	var rejected *ovf.Rejection
 	var layer *oci.Rejection
+	var sum *appliance.ChecksumError
 	var final *imports.Fault
 	var known *web.Error
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &sum):
+		return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: "spec.checksum: " + sum.Error()}
 	case errors.As(err, &final):
 		return final
 	case errors.As(err, &layer):
@@ -206,13 +251,32 @@ func described(of *v1beta1.VirtualMachineTemplateImport, err error) error {
 	case !errors.As(err, &known):
 		return fmt.Errorf("reading the appliance: %w", err)
 	case known.Reason == web.ReasonChanged:
-		return changed()
+		return changed(of)
+	case of.Spec.Source.PVC != nil:
+		return describedClaim(known)
 	case known.Reason == web.ReasonChecksumMismatch:
 		return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: "spec.checksum: " + known.Message}
 	case known.Permanent, known.Reason == web.ReasonNotPermitted, known.Reason == web.ReasonNoRanges, known.Reason == web.ReasonInvalidAuthority:
 		return &imports.Fault{Reason: known.Reason, Message: pathOf(of) + ": " + known.Message}
 	}
 	return known
+}
+
+// claimFaults are the messages for the codes with which the pod of a claim answers. Its texts are not used: who can write the claim or
+// execute programs in the pod could choose them.
+var claimFaults = map[int]string{
+	http.StatusNotFound:            "path: the claim has no such file: without a path, it needs the file disk.img, or one with the extension .ova",
+	http.StatusConflict:            "path: the claim has several files with the extension .ova: name one",
+	http.StatusUnprocessableEntity: "path: it must lead to a file, without links",
+	http.StatusForbidden:           "path: the user and the group 107 may not read the file",
+}
+
+// describedClaim is the error of the pod of a claim.
+func describedClaim(err *web.Error) error {
+	if text := claimFaults[err.Status]; text != "" {
+		return &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: "spec.source.pvc." + text}
+	}
+	return &web.Error{Reason: err.Reason, Message: "reading from the pod of the claim: " + err.Message}
 }
 
 // reasonOf is the reason of an import whose artifact is rejected.

@@ -28,9 +28,6 @@ const AnnotationStatusToken = "template.virtward.io/export-status-token" //nolin
 // KeyToken is the key of the Secret with the token for downloads.
 const KeyToken = "token"
 
-// group is that of the files of volumes: CDI and QEMU have it.
-const group = 107
-
 // The folders of the pod: of mounted volumes, and of block devices.
 const (
 	folderDisks   = "/export/disks/"
@@ -66,28 +63,19 @@ func Clone(of *v1beta1.VirtualMachineTemplateExport, disk *v1beta1.ExportDisk) *
 	return dv
 }
 
-// isBlock reports whether a claim is a block device.
-func isBlock(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
-}
-
 // Pod is the pod that serves the OVA of an export. The claims are those of its disks, in their order.
 func Pod(of *v1beta1.VirtualMachineTemplateExport, p *servers.Program, suffix, statusToken string, claims []*corev1.PersistentVolumeClaim) *corev1.Pod {
 	pod := Servers.Pod(of, owner(of), p, suffix)
 	pod.Annotations[AnnotationStatusToken] = statusToken
-	user := int64(group)
-	id, context := user, pod.Spec.SecurityContext
-	context.FSGroup, context.RunAsGroup = &id, &id
-	if context.RunAsUser == nil {
-		context.RunAsUser = &user
-	}
+	servers.RunAsDisks(pod)
+	pod.Spec.SecurityContext.FSGroup = pod.Spec.SecurityContext.RunAsGroup
 	container := &pod.Spec.Containers[0]
 	for i, claim := range claims {
 		name := "disk-" + strconv.Itoa(i)
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
 		}})
-		if isBlock(claim) {
+		if servers.IsBlock(claim) {
 			container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: folderDevices + strconv.Itoa(i)})
 		} else {
 			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: folderDisks + strconv.Itoa(i), ReadOnly: true})
@@ -101,7 +89,7 @@ func PlanOf(of *v1beta1.VirtualMachineTemplateExport, template *v1beta1.VirtualM
 	plan := &exportserver.Plan{Template: served(template), Format: of.Spec.Format, KeepUserData: of.Spec.KeepUserData, Serving: Servers.Serving(), StatusToken: statusToken}
 	for i, claim := range claims {
 		at := folderDisks + strconv.Itoa(i) + diskImage
-		if isBlock(claim) {
+		if servers.IsBlock(claim) {
 			at = folderDevices + strconv.Itoa(i)
 		}
 		plan.Disks = append(plan.Disks, exportserver.Disk{Volume: of.Status.Disks[i].Volume, Path: at})
@@ -137,11 +125,7 @@ func Objects(pod *corev1.Pod, plan *exportserver.Plan, m *servers.Material, virt
 		return nil, fmt.Errorf("encoding the plan: %w", err)
 	}
 	peers := []networkingv1.NetworkPolicyPeer{
-		{PodSelector: &metav1.LabelSelector{}},
-		{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: virtward}},
-			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/component": component}},
-		},
+		{PodSelector: &metav1.LabelSelector{}}, servers.PeerOf(virtward, component),
 	}
 	if outside.Domain != "" && len(outside.Namespaces) > 0 {
 		peers = append(peers, networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{

@@ -32,21 +32,25 @@ func Open(name string) (*File, error) {
 		return nil, err //nolint:wrapcheck // it names the path
 	}
 	defer folder.Close()
-	base := filepath.Base(name)
-	entry, err := folder.Lstat(base)
+	return OpenIn(folder, filepath.Base(name))
+}
+
+// OpenIn opens a file or a block device of a folder. Its name is not a link.
+func OpenIn(folder *os.Root, name string) (*File, error) {
+	entry, err := folder.Lstat(name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // as above
+		return nil, err //nolint:wrapcheck // it names the path
 	}
 	if !isImage(entry.Mode()) { // the opening of a named pipe would wait
-		return nil, fmt.Errorf("%s: %w", name, ErrKind)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Name(), name), ErrKind)
 	}
-	f, err := folder.Open(base)
+	f, err := folder.Open(name)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}
 	info, err := f.Stat()
 	if err == nil && !os.SameFile(entry, info) {
-		err = fmt.Errorf("%s was replaced while it was opened", name)
+		err = fmt.Errorf("%s was replaced while it was opened", filepath.Join(folder.Name(), name))
 	}
 	if err != nil {
 		f.Close()

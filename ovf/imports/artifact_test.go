@@ -59,7 +59,7 @@ func TestEvaluateArtifact(t *testing.T) {
 	if len(o.Warnings) != 2 || !strings.HasPrefix(o.Warnings[0], "Shared: logs: ") || !strings.HasPrefix(o.Warnings[1], "Dropped: preference: ") {
 		t.Errorf("warnings %q", o.Warnings)
 	}
-	plan, err := PlanOf(of, &Origin{Repository: "quay.io/templates/web"}, o.Disks)
+	plan, err := PlanOf(of, &Origin{Repository: "quay.io/templates/web"}, o.Disks, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

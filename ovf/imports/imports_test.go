@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -62,7 +63,7 @@ func TestPlanOf(t *testing.T) {
 	from := &Origin{URL: "https://example.com/quay.ova", Size: 1 << 20, Validator: `"v1"`, Authorities: []byte("pem"), Sources: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}}
 	for verify, digests := range map[v1beta1.ImportVerify]bool{"": true, v1beta1.ImportVerifySkip: false} {
 		of := sample(func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Verify, s.Source.HTTP.SecretRef = verify, "login" })
-		plan, err := PlanOf(of, from, disks)
+		plan, err := PlanOf(of, from, disks, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,9 +71,9 @@ func TestPlanOf(t *testing.T) {
 			plan.Sources.Networks[0] != "10.1.0.0/16" || len(plan.Validate()) > 0 {
 			t.Errorf("%q: got %+v", verify, plan)
 		}
-		pod := Pod(of, &servers.Program{Image: "a"}, "0123")
+		pod := Pod(of, &servers.Program{Image: "a"}, "0123", nil)
 		pod.UID = "2"
-		objects, err := Objects(pod, plan, from, &servers.Material{Suffix: "0123", Certificate: []byte("certificate"), Key: []byte("key"), Token: "token"})
+		objects, err := Objects(pod, plan, from.Authorities, &servers.Material{Suffix: "0123", Certificate: []byte("certificate"), Key: []byte("key"), Token: "token"}, "virtward-system")
 		if err != nil || len(objects) != 5 {
 			t.Fatal(objects, err)
 		}
@@ -88,9 +89,78 @@ func TestPlanOf(t *testing.T) {
 			t.Errorf("got the header %s", header)
 		}
 	}
-	if _, err := PlanOf(sample(), from, nil); err == nil || !strings.Contains(err.Error(), "the disks cannot be served: disks: Required value") {
+	if _, err := PlanOf(sample(), from, nil, nil); err == nil || !strings.Contains(err.Error(), "the disks cannot be served: disks: Required value") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestClaim holds that a claim is mounted without writing to it, that the plan names it, and who connects to the pod: for another source, the
+// controller does not.
+func TestClaim(t *testing.T) {
+	block := corev1.PersistentVolumeBlock
+	disks := []Disk{{Name: "quay-disk-1", Size: 1 << 20, File: appliance.File{Href: "a.vmdk", Parts: []appliance.Part{{Name: "a.vmdk", Offset: 1024, Size: 4096}}}}}
+	of := sample(func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "upload", Path: "a/b.ova"}}
+	})
+	for name, c := range map[string]struct {
+		mode *corev1.PersistentVolumeMode
+		want transfer.Volume
+	}{
+		"a file system": {nil, transfer.Volume{Folder: "/import/volume", File: "a/b.ova"}},
+		"a device":      {&block, transfer.Volume{Device: "/import/device"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: "upload"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeMode: c.mode}}
+			plan, err := PlanOf(of, &Origin{Size: 1 << 20, Validator: `"v1"`}, disks, claim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f := plan.Files[0]; *plan.Volume != c.want || !f.Volume || f.URL != "" || f.Size != 1<<20 || f.Validator != `"v1"` {
+				t.Errorf("got the plan %+v", plan)
+			}
+			reader := ReaderPlan(of, claim)
+			if found := reader.Validate(); len(found) > 0 || *reader.Volume != c.want || len(reader.Disks) > 0 {
+				t.Errorf("got the plan of a reader %+v, %v", reader, found)
+			}
+			pod := Pod(of, &servers.Program{Image: "a"}, "0123", claim)
+			mounted := pod.Spec.Volumes[1].PersistentVolumeClaim
+			if mounted == nil || mounted.ClaimName != "upload" || !mounted.ReadOnly || pod.Spec.SecurityContext.FSGroup != nil || *pod.Spec.SecurityContext.RunAsGroup != 107 {
+				t.Errorf("got the pod %+v", pod.Spec)
+			}
+			container := pod.Spec.Containers[0]
+			if at := c.want.Device; at != "" && container.VolumeDevices[0].DevicePath != at {
+				t.Errorf("got the devices %+v", container.VolumeDevices)
+			}
+			if at := c.want.Folder; at != "" && (container.VolumeMounts[1].MountPath != at || !container.VolumeMounts[1].ReadOnly) {
+				t.Errorf("got the mounts %+v", container.VolumeMounts)
+			}
+			if policy := policyOf(t, pod, plan); len(policy.Spec.Ingress[0].From) != 2 || policy.Spec.Ingress[0].From[1].NamespaceSelector.MatchLabels[corev1.LabelMetadataName] != "virtward-system" ||
+				policy.Spec.Ingress[0].From[1].PodSelector.MatchLabels["app.kubernetes.io/component"] != "templateimports" || len(policy.Spec.PolicyTypes) != 2 || len(policy.Spec.Egress) > 0 {
+				t.Errorf("got the policy %+v", policy.Spec)
+			}
+		})
+	}
+	web := sample()
+	plan, err := PlanOf(web, &Origin{URL: "https://example.com/quay.ova", Size: 1 << 20}, disks, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if policy := policyOf(t, Pod(web, &servers.Program{Image: "a"}, "0123", nil), plan); len(policy.Spec.Ingress[0].From) != 1 || len(policy.Spec.PolicyTypes) != 1 {
+		t.Errorf("got the policy of another source %+v", policy.Spec)
+	}
+}
+
+func policyOf(t *testing.T, pod *corev1.Pod, plan *transfer.Plan) *networkingv1.NetworkPolicy {
+	t.Helper()
+	objects, err := Objects(pod, plan, nil, &servers.Material{Suffix: "0123"}, "virtward-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, is := objects[3].(*networkingv1.NetworkPolicy)
+	if !is {
+		t.Fatalf("got %T", objects[3])
+	}
+	return policy
 }
 
 // TestDataVolume holds the size, the source and the server of a DataVolume.

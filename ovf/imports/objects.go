@@ -11,6 +11,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
@@ -33,8 +34,12 @@ const (
 	keyHeader      = "header"
 )
 
-// folderCredentials is a folder of the pod.
-const folderCredentials = "/import/credentials" //nolint:gosec // the name of a folder
+// The places in the pod: of credentials, and of a claim with a file system or as a device.
+const (
+	folderCredentials = "/import/credentials" //nolint:gosec // the name of a folder
+	folderVolume      = "/import/volume"
+	deviceVolume      = "/import/device"
+)
 
 // The keys of a Secret with credentials, as CDI has them.
 const (
@@ -44,7 +49,7 @@ const (
 
 // Origin is the file or the artifact that an import reads.
 type Origin struct {
-	// URL is that of a file; empty for an artifact.
+	// URL is that of a file; empty for an artifact, and for a file of a claim.
 	URL       string
 	Size      int64
 	Validator string
@@ -61,13 +66,43 @@ func owner(of *v1beta1.VirtualMachineTemplateImport) *metav1.OwnerReference {
 	return metav1.NewControllerRef(of, v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplateImport))
 }
 
-// Pod is the pod that serves the disks of an import.
-func Pod(of *v1beta1.VirtualMachineTemplateImport, p *servers.Program, suffix string) *corev1.Pod {
+// Pod is the pod that serves the disks of an import. The claim is that of its source; nil for another source.
+func Pod(of *v1beta1.VirtualMachineTemplateImport, p *servers.Program, suffix string, claim *corev1.PersistentVolumeClaim) *corev1.Pod {
 	pod := Servers.Pod(of, owner(of), p, suffix)
 	if secret, _ := References(of); secret != "" {
 		servers.MountSecret(pod, "credentials", secret, folderCredentials, keyUser, keyPassword)
 	}
+	if claim == nil {
+		return pod
+	}
+	servers.RunAsDisks(pod)
+	const name = "source"
+	container := &pod.Spec.Containers[0]
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ // read-only, so the kubelet does not change the owners of its files
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name, ReadOnly: true},
+	}})
+	if servers.IsBlock(claim) {
+		container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: deviceVolume})
+	} else {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: folderVolume, ReadOnly: true})
+	}
 	return pod
+}
+
+// volumeOf is where the claim of an import is in its pod; nil for another source.
+func volumeOf(of *v1beta1.VirtualMachineTemplateImport, claim *corev1.PersistentVolumeClaim) *transfer.Volume {
+	switch {
+	case claim == nil:
+		return nil
+	case servers.IsBlock(claim):
+		return &transfer.Volume{Device: deviceVolume}
+	}
+	return &transfer.Volume{Folder: folderVolume, File: of.Spec.Source.PVC.Path}
+}
+
+// ReaderPlan is what the pod of an import from a claim serves before its disks are known: the archive.
+func ReaderPlan(of *v1beta1.VirtualMachineTemplateImport, claim *corev1.PersistentVolumeClaim) *transfer.Plan {
+	return &transfer.Plan{Serving: Servers.Serving(), Volume: volumeOf(of, claim)}
 }
 
 // References are the Secret with the credentials, and the ConfigMap with the authorities; empty for none.
@@ -81,11 +116,11 @@ func References(of *v1beta1.VirtualMachineTemplateImport) (secret, authorities s
 	return "", ""
 }
 
-// PlanOf is what the pod of an import serves: the disks in their order.
-func PlanOf(of *v1beta1.VirtualMachineTemplateImport, from *Origin, disks []Disk) (*transfer.Plan, error) {
-	plan := &transfer.Plan{Serving: Servers.Serving()}
+// PlanOf is what the pod of an import serves: the disks in their order. The claim is that of Pod.
+func PlanOf(of *v1beta1.VirtualMachineTemplateImport, from *Origin, disks []Disk, claim *corev1.PersistentVolumeClaim) (*transfer.Plan, error) {
+	plan := &transfer.Plan{Serving: Servers.Serving(), Volume: volumeOf(of, claim)}
 	if from.Repository == "" {
-		plan.Files = []transfer.File{{URL: from.URL, Size: from.Size, Validator: from.Validator}}
+		plan.Files = []transfer.File{{URL: from.URL, Volume: claim != nil, Size: from.Size, Validator: from.Validator}}
 	}
 	if from.Sources != nil {
 		plan.Sources = transfer.Sources{Hosts: from.Sources.Hosts, Values: from.Sources.Values}
@@ -121,24 +156,40 @@ func PlanOf(of *v1beta1.VirtualMachineTemplateImport, from *Origin, disks []Disk
 	return plan, nil
 }
 
-// Objects are those of a pod, in the order of their creation.
-func Objects(pod *corev1.Pod, plan *transfer.Plan, from *Origin, m *servers.Material) ([]servers.Object, error) {
+// component is the label of the pods of the controller.
+var component = (&processes.Process{Name: processes.TemplateImports}).Component()
+
+// Objects are those of a pod, in the order of their creation. CDI's importers of the namespace connect to the pod. To that of a claim, also
+// the controller does, in the namespace of Virtward, and the pod itself connects to nothing.
+func Objects(pod *corev1.Pod, plan *transfer.Plan, authorities []byte, m *servers.Material, virtward string) ([]servers.Object, error) {
 	data, err := json.Marshal(plan)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the plan: %w", err)
 	}
 	serving := Servers.Secret(pod, data, m)
-	if len(from.Authorities) > 0 {
-		serving.Data[keyAuthorities] = from.Authorities
+	if len(authorities) > 0 {
+		serving.Data[keyAuthorities] = authorities
 	}
 	immutable := true
 	authority := &corev1.ConfigMap{
 		ObjectMeta: Servers.OfPod(pod, Servers.Name(m.Suffix)), Immutable: &immutable, Data: map[string]string{servers.KeyCertificate: string(m.Certificate)},
 	}
-	importers := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{importerLabel: importerValue}}}
+	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{importerLabel: importerValue}}}}
+	if plan.Volume != nil {
+		peers = append(peers, servers.PeerOf(virtward, component))
+	}
+	policy := Servers.Policy(pod, m.Suffix, peers...)
+	if plan.Volume != nil {
+		policy.Spec.PolicyTypes = append(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+	}
 	return []servers.Object{
-		serving, Servers.Token(pod, m, keyHeader, transfer.TokenHeader+": "+m.Token), authority, Servers.Policy(pod, m.Suffix, importers), Servers.Service(pod, m.Suffix),
+		serving, Servers.Token(pod, m, keyHeader, transfer.TokenHeader+": "+m.Token), authority, policy, Servers.Service(pod, m.Suffix),
 	}, nil
+}
+
+// ArchiveURL is where the pod of a claim serves its archive.
+func ArchiveURL(namespace, suffix string) string {
+	return fmt.Sprintf("https://%s:%d%s", Servers.Host(namespace, suffix), servers.Port, transfer.PathArchive)
 }
 
 // DataVolume is that of a disk, which CDI imports from the pod with the end of a name.

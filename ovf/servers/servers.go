@@ -136,6 +136,31 @@ func (k *Kind) Pod(of metav1.Object, owner *metav1.OwnerReference, p *Program, s
 	return pod
 }
 
+// group is the user and the group of the files and devices of volumes: CDI and QEMU have it.
+const group = 107
+
+// RunAsDisks makes a pod run with the group of the files of volumes, and with their user unless it has another one.
+func RunAsDisks(pod *corev1.Pod) {
+	user, of := int64(group), int64(group)
+	pod.Spec.SecurityContext.RunAsGroup = &of
+	if pod.Spec.SecurityContext.RunAsUser == nil {
+		pod.Spec.SecurityContext.RunAsUser = &user
+	}
+}
+
+// IsBlock reports whether a claim is a block device.
+func IsBlock(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+}
+
+// PeerOf are the pods of a process of Virtward in its namespace.
+func PeerOf(namespace, component string) networkingv1.NetworkPolicyPeer {
+	return networkingv1.NetworkPolicyPeer{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/component": component}},
+	}
+}
+
 // MountSecret mounts a Secret, or some of its keys.
 func MountSecret(pod *corev1.Pod, name, secret, folder string, keys ...string) {
 	source := &corev1.SecretVolumeSource{SecretName: secret}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -50,21 +51,36 @@ type Plan struct {
 	AuthoritiesFile string `json:"authoritiesFile,omitempty"`
 	// Credentials are for servers of URLs.
 	Credentials *Credentials `json:"credentials,omitempty"`
-	Serving     Serving      `json:"serving"`
+	// Volume has the OVA of a claim, which is served as /archive; nil for none. A plan with it can be without files and disks.
+	Volume  *Volume `json:"volume,omitempty"`
+	Serving Serving `json:"serving"`
 }
 
-// File is a file at a URL, a file of a volume, or a blob of a registry. One of URL, Path and Blob is set.
+// Volume is a claim with an OVA. One of Folder and Device is set.
+type Volume struct {
+	// Folder is where a file system is mounted.
+	Folder string `json:"folder,omitempty"`
+	// File is the path of the OVA below the folder; empty for disk.img, and without one for the only file with the extension .ova.
+	File string `json:"file,omitempty"`
+	// Device is a block device.
+	Device string `json:"device,omitempty"`
+}
+
+// PathArchive is where the OVA of a volume is served.
+const PathArchive = "/archive"
+
+// File is a file at a URL, that of the volume, or a blob of a registry. One of URL, Volume and Blob is set.
 type File struct {
 	// URL is the place on a web server.
 	URL string `json:"url,omitempty"`
-	// Path is the absolute path of a file.
-	Path string `json:"path,omitempty"`
+	// Volume tells that it is the OVA of the volume of the plan.
+	Volume bool `json:"volume,omitempty"`
 	// Blob is REGISTRY/REPOSITORY@DIGEST. All blobs of a plan are in one repository.
 	Blob string `json:"blob,omitempty"`
 	// Size in bytes.
 	Size int64 `json:"size"`
 	// Validator identifies the version of the file at a URL, as web.File has it: a strong ETag, or the time of the last change. Without
-	// one, a transfer that breaks cannot continue.
+	// one, a transfer that breaks cannot continue. That of a volume is the tag of package importserver/volumes.
 	Validator string `json:"validator,omitempty"`
 }
 
@@ -209,14 +225,17 @@ func (p *Plan) Validate() field.ErrorList {
 	if err != nil {
 		found = append(found, field.Invalid(field.NewPath("sources", "networks"), texts.Shorten(strings.Join(p.Sources.Networks, " "), 200), err.Error()))
 	}
-	found = append(found, number(field.NewPath("files"), len(p.Files), MaxParts)...)
-	found = append(found, number(field.NewPath("disks"), len(p.Disks), MaxDisks)...)
+	found = append(found, p.Volume.validate(field.NewPath("volume"))...)
+	if p.Volume == nil || len(p.Files)+len(p.Disks) > 0 {
+		found = append(found, number(field.NewPath("files"), len(p.Files), MaxParts)...)
+		found = append(found, number(field.NewPath("disks"), len(p.Disks), MaxDisks)...)
+	}
 	if len(found) > 0 {
 		return found
 	}
 	repository := repositoryOf(p.Files)
 	for i := range p.Files {
-		found = append(found, p.Files[i].validate(field.NewPath("files").Index(i), permitted, repository)...)
+		found = append(found, p.Files[i].validate(field.NewPath("files").Index(i), p.Volume, permitted, repository)...)
 	}
 	parts := 0
 	for i := range p.Disks {
@@ -312,19 +331,49 @@ func repositoryOf(files []File) string {
 	return ""
 }
 
-func (f *File) validate(at *field.Path, permitted *sources.Sources, repository string) (found field.ErrorList) {
-	places := slices.DeleteFunc([]string{f.URL, f.Path, f.Blob}, func(place string) bool { return place == "" })
+// validate validates the place of a volume.
+func (v *Volume) validate(at *field.Path) (found field.ErrorList) {
 	switch {
-	case len(places) != 1:
-		found = append(found, field.Required(at, "name one of url, path and blob"))
+	case v == nil:
+		return nil
+	case (v.Folder == "") == (v.Device == ""):
+		return field.ErrorList{field.Required(at, "name one of folder and device")}
+	case v.Device != "" && v.File != "":
+		found = append(found, field.Invalid(at.Child("file"), v.File, "must be empty for a device"))
+	case v.Device != "":
+		found = append(found, absolute(at.Child("device"), v.Device)...)
+	default:
+		found = append(found, absolute(at.Child("folder"), v.Folder)...)
+	}
+	switch {
+	case len(v.File) > maxPath:
+		found = append(found, field.TooLong(at.Child("file"), "", maxPath))
+	case v.File != "" && (!filepath.IsLocal(v.File) || path.Clean(v.File) != v.File || v.File == "." || hasControl(v.File)):
+		found = append(found, field.Invalid(at.Child("file"), v.File, "must be a path below the folder, without . and .."))
+	}
+	return found
+}
+
+func (f *File) validate(at *field.Path, volume *Volume, permitted *sources.Sources, repository string) (found field.ErrorList) {
+	places := 0
+	for _, named := range []bool{f.URL != "", f.Volume, f.Blob != ""} {
+		if named {
+			places++
+		}
+	}
+	switch {
+	case places != 1:
+		found = append(found, field.Required(at, "name one of url, volume and blob"))
 	case f.Blob != "":
 		if image, err := f.Image(); err != nil {
 			found = append(found, field.Invalid(at.Child("blob"), texts.Shorten(f.Blob, 200), err.Error()))
 		} else if image.Name != repository {
 			found = append(found, field.Invalid(at.Child("blob"), texts.Shorten(f.Blob, 200), "must be in the repository "+repository+", as the first one"))
 		}
-	case f.Path != "":
-		found = append(found, absolute(at.Child("path"), f.Path)...)
+	case f.Volume:
+		if volume == nil {
+			found = append(found, field.Invalid(at.Child("volume"), true, "the plan has no volume"))
+		}
 	case len(f.URL) > maxURL:
 		found = append(found, field.TooLong(at.Child("url"), "", maxURL))
 	default:

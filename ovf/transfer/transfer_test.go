@@ -13,11 +13,12 @@ import (
 // valid is a plan of a disk in an OVA, and of one in two chunks.
 func valid() *Plan {
 	return &Plan{
-		Files: []File{{URL: "https://example.com/a.ova?signature=secret", Size: 1 << 30, Validator: `"v1"`}, {Path: "/import/a.vmdk", Size: 4096}},
+		Files: []File{{URL: "https://example.com/a.ova?signature=secret", Size: 1 << 30, Validator: `"v1"`}, {Volume: true, Size: 4096, Validator: `"2"`}},
 		Disks: []Disk{
 			{Name: "a.vmdk", Format: "vmdk", Parts: []Part{{File: 0, Offset: 1024, Size: 1 << 20, Digest: "sha256:" + strings.Repeat("0a", 32)}}},
 			{Name: "b.iso.gz", Compression: CompressionGzip, MaxContent: 1 << 20, Parts: []Part{{File: 1, Size: 2048}, {File: 1, Offset: 2048, Size: 2048}}},
 		},
+		Volume:          &Volume{Folder: "/import/source", File: "a/b.ova"},
 		Sources:         Sources{Hosts: []string{"example.com"}, Networks: []string{"10.1.0.0/16"}},
 		AuthoritiesFile: "/import/authorities/ca.pem",
 		Credentials:     &Credentials{UserFile: "/import/credentials/user", PasswordFile: "/import/credentials/password"}, //nolint:gosec // paths
@@ -40,6 +41,10 @@ func TestParse(t *testing.T) {
 	if size := got.Disks[1].Size(); size != 4096 {
 		t.Errorf("the second disk has %d bytes", size)
 	}
+	archive := &Plan{Volume: &Volume{Device: "/import/device"}, Serving: valid().Serving}
+	if found := archive.Validate(); len(found) > 0 {
+		t.Errorf("a plan with an archive only: %v", found)
+	}
 	for text, want := range map[string]string{
 		`{"files":[],"other":1}`:             "unknown field",
 		string(data) + "{}":                  "text behind the JSON",
@@ -58,24 +63,32 @@ var sum = "sha256:" + strings.Repeat("0a", 32)
 
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*Plan){
-		"sources.networks: Invalid value":                             func(p *Plan) { p.Sources.Networks = []string{"10.1"} },
-		"files: Too many":                                             func(p *Plan) { p.Files = make([]File, MaxParts+1) },
-		"disks: Required value":                                       func(p *Plan) { p.Disks = nil },
-		"disks: Too many: 129: must have at most 128 items":           func(p *Plan) { p.Disks = make([]Disk, MaxDisks+1) },
-		"disks: Too many: 1003: must have at most 1000 items":         func(p *Plan) { p.Disks[0].Parts = make([]Part, MaxParts+1) },
-		"files[0]: Required value: name one of url, path and blob":    func(p *Plan) { p.Files[0].Path = "/a" },
-		"files[1]: Required value: name one of url, path and blob":    func(p *Plan) { p.Files[1].Path = "" },
-		"files[0].url: Invalid value: \"http://127.0.0.1/?redacted\"": func(p *Plan) { p.Files[0].URL = "http://127.0.0.1/?token=secret" },
-		"files[0].url: Invalid value: \"https://example.org/\"":       func(p *Plan) { p.Files[0].URL = "https://example.org/" },
-		"files[0].url: Too long":                                      func(p *Plan) { p.Files[0].URL = "https://example.com/" + strings.Repeat("a", maxURL) },
-		"files[1].path: Invalid value":                                func(p *Plan) { p.Files[1].Path = "/import/../etc/passwd" },
-		"files[1].path: Too long":                                     func(p *Plan) { p.Files[1].Path = "/" + strings.Repeat("a", maxPath) },
-		"files[0].size: Invalid value":                                func(p *Plan) { p.Files[0].Size = MaxSize + 1 },
-		"files[0].validator: Invalid value":                           func(p *Plan) { p.Files[0].Validator = `W/"v1"` },
-		"files[1].validator: Invalid value":                           func(p *Plan) { p.Files[1].Validator = "a\r\nHost: other" },
-		"files[0].validator: Too long":                                func(p *Plan) { p.Files[0].Validator = strings.Repeat("a", maxValidator+1) },
-		"disks[0].name: Too long":                                     func(p *Plan) { p.Disks[0].Name = strings.Repeat("a", maxName+1) },
-		"disks[0].format: Unsupported value":                          func(p *Plan) { p.Disks[0].Format = "vhdx" },
+		"sources.networks: Invalid value":                                                            func(p *Plan) { p.Sources.Networks = []string{"10.1"} },
+		"files: Too many":                                                                            func(p *Plan) { p.Files = make([]File, MaxParts+1) },
+		"disks: Required value":                                                                      func(p *Plan) { p.Disks = nil },
+		"disks: Too many: 129: must have at most 128 items":                                          func(p *Plan) { p.Disks = make([]Disk, MaxDisks+1) },
+		"disks: Too many: 1003: must have at most 1000 items":                                        func(p *Plan) { p.Disks[0].Parts = make([]Part, MaxParts+1) },
+		"files[0]: Required value: name one of url, volume and blob":                                 func(p *Plan) { p.Files[0].Volume = true },
+		"files[1]: Required value: name one of url, volume and blob":                                 func(p *Plan) { p.Files[1].Volume = false },
+		"files[0].url: Invalid value: \"http://127.0.0.1/?redacted\"":                                func(p *Plan) { p.Files[0].URL = "http://127.0.0.1/?token=secret" },
+		"files[0].url: Invalid value: \"https://example.org/\"":                                      func(p *Plan) { p.Files[0].URL = "https://example.org/" },
+		"files[0].url: Too long":                                                                     func(p *Plan) { p.Files[0].URL = "https://example.com/" + strings.Repeat("a", maxURL) },
+		"files[1].volume: Invalid value: true: the plan has no volume":                               func(p *Plan) { p.Volume = nil },
+		"volume: Required value: name one of folder and device":                                      func(p *Plan) { p.Volume.Device = "/import/device" },
+		"volume.folder: Invalid value":                                                               func(p *Plan) { p.Volume.Folder = "/import/../etc" },
+		"volume.device: Invalid value":                                                               func(p *Plan) { *p.Volume = Volume{Device: "dev"} },
+		"volume.file: Invalid value: \"a\": must be empty for a device":                              func(p *Plan) { *p.Volume = Volume{Device: "/dev/a", File: "a"} },
+		"volume.file: Invalid value: \"../a.ova\"":                                                   func(p *Plan) { p.Volume.File = "../a.ova" },
+		"volume.file: Invalid value: \"/a.ova\"":                                                     func(p *Plan) { p.Volume.File = "/a.ova" },
+		"volume.file: Invalid value: \"a/../b.ova\"":                                                 func(p *Plan) { p.Volume.File = "a/../b.ova" },
+		"volume.file: Invalid value: \".\"":                                                          func(p *Plan) { p.Volume.File = "." },
+		"volume.file: Too long":                                                                      func(p *Plan) { p.Volume.File = strings.Repeat("a", maxPath+1) },
+		"files[0].size: Invalid value":                                                               func(p *Plan) { p.Files[0].Size = MaxSize + 1 },
+		"files[0].validator: Invalid value":                                                          func(p *Plan) { p.Files[0].Validator = `W/"v1"` },
+		"files[1].validator: Invalid value":                                                          func(p *Plan) { p.Files[1].Validator = "a\r\nHost: other" },
+		"files[0].validator: Too long":                                                               func(p *Plan) { p.Files[0].Validator = strings.Repeat("a", maxValidator+1) },
+		"disks[0].name: Too long":                                                                    func(p *Plan) { p.Disks[0].Name = strings.Repeat("a", maxName+1) },
+		"disks[0].format: Unsupported value":                                                         func(p *Plan) { p.Disks[0].Format = "vhdx" },
 		"files[0].blob: Invalid value: \"quay.io/a/b:1\": must be REGISTRY/REPOSITORY@sha256:DIGEST": func(p *Plan) { p.Files[0] = File{Blob: "quay.io/a/b:1", Size: 1 << 30} },
 		"files[1].blob: Invalid value: \"quay.io/a/c@sha256:": func(p *Plan) {
 			p.Files[0], p.Files[1] = File{Blob: "quay.io/a/b@" + sum, Size: 1 << 30}, File{Blob: "quay.io/a/c@" + sum, Size: 4096}

@@ -45,6 +45,9 @@ type Options struct {
 	Headers map[string]string
 	// Insecure tells that certificates are not verified.
 	Insecure bool
+	// Address is connected to in place of that of the host of a URL, whose certificate is expected as ever; empty for the one of DNS. It
+	// needs permission too.
+	Address string
 	// Timeout bounds each connection and the wait for each answer, Stall the time without a byte.
 	Timeout, Stall time.Duration
 	// Connections bounds the connections to each host; 2 if it is 0.
@@ -82,6 +85,9 @@ func New(options Options) (*Client, error) {
 // Transport returns a transport that connects to permitted addresses only. Close its idle connections in the end.
 func Transport(o *Options) (*http.Transport, error) {
 	proxy := &proxy{choose: o.Proxy, through: &net.Dialer{Timeout: o.Timeout}, direct: &net.Dialer{Timeout: o.Timeout, ControlContext: o.permit, Resolver: o.Resolver}}
+	if o.Address != "" {
+		proxy.choose, proxy.address = nil, o.Address
+	}
 	transport := &http.Transport{
 		Proxy: proxy.of, DialContext: proxy.dial, DisableCompression: true, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: o.Timeout, ResponseHeaderTimeout: o.Timeout, IdleConnTimeout: o.Timeout, MaxConnsPerHost: cmp.Or(o.Connections, defaultConnections),
@@ -106,6 +112,8 @@ type proxy struct {
 	through, direct *net.Dialer
 	// known has the addresses of the proxies that choose has returned.
 	known sync.Map
+	// address replaces all others, unless it is empty.
+	address string
 }
 
 // of returns the proxy of a request.
@@ -128,7 +136,7 @@ func (p *proxy) dial(ctx context.Context, network, address string) (net.Conn, er
 	if _, known := p.known.Load(address); known {
 		return p.through.DialContext(ctx, network, address) //nolint:wrapcheck // callers look for the errors of net
 	}
-	return p.direct.DialContext(ctx, network, address) //nolint:wrapcheck // callers look for the errors of net
+	return p.direct.DialContext(ctx, network, cmp.Or(p.address, address)) //nolint:wrapcheck // callers look for the errors of net
 }
 
 // Close closes the connections.

@@ -38,6 +38,8 @@ type Error struct {
 	Reason, Message string
 	// Permanent errors are the same at the next attempt.
 	Permanent bool
+	// Status is that of the answer, if it is the error; 0 for others.
+	Status int
 }
 
 // Error implements error.
@@ -79,12 +81,13 @@ var errStalled = errors.New("the server sends no bytes")
 
 // Answered is the error of a status.
 func Answered(code int) *Error {
-	message := fmt.Sprintf("the server answers %d %s", code, http.StatusText(code))
+	e := &Error{Reason: ReasonServerError, Message: fmt.Sprintf("the server answers %d %s", code, http.StatusText(code)), Status: code}
 	switch code {
 	case http.StatusNotFound, http.StatusGone:
-		return &Error{Reason: ReasonNotFound, Message: message}
+		e.Reason = ReasonNotFound
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return &Error{Reason: ReasonUnauthorized, Message: message + ": secretRef can name credentials"}
+		e.Reason = ReasonUnauthorized
+		e.Message += ": secretRef can name credentials"
 	}
-	return &Error{Reason: ReasonServerError, Message: message}
+	return e
 }

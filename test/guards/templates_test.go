@@ -61,6 +61,7 @@ func TestTemplateGuards(t *testing.T) {
 		})
 	}
 	t.Run("the largest objects", c.largest)
+	t.Run("verified", c.verified)
 	t.Run("template-status-observe", func(t *testing.T) {
 		c.observe(t)
 		for _, each := range observed {
@@ -91,6 +92,32 @@ func (c *templateCluster) observe(t *testing.T) {
 	eventually(t, "the guard to observe", func() bool {
 		return c.users["owner"].Status().Patch(t.Context(), probe.DeepCopy(), client.RawPatch(types.MergePatchType, ready)) == nil
 	})
+}
+
+// verified: where an admin requires manifests of all sources, claims are among them.
+func (c *templateCluster) verified(t *testing.T) {
+	policy := untypedOf("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "", admissionpolicies.TemplateImport)
+	must(t, c.admin.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
+	variables, _, err := unstructured.NestedSlice(policy.Object, "spec", "variables")
+	must(t, err)
+	for _, v := range variables {
+		if of, is := v.(map[string]any); is && of["name"] == "verified" {
+			of["expression"] = "['*']"
+		}
+	}
+	must(t, unstructured.SetNestedSlice(policy.Object, variables, "spec", "variables"))
+	must(t, c.admin.Update(t.Context(), policy))
+	send := func(verify string) error {
+		object := untypedOf("template.kubevirt.io/v1beta1", "VirtualMachineTemplateImport", "target", "verified")
+		object.Object["spec"] = map[string]any{"source": map[string]any{"pvc": map[string]any{"name": "upload"}}, "verify": verify}
+		return c.users["import-reader"].Create(t.Context(), object, client.DryRunAll)
+	}
+	const denied = "template-import-verify: spec.verify: set Require: an admin requires a manifest of appliances of all sources, also of claims"
+	eventually(t, "the guard to require manifests", func() bool {
+		err := send("IfPresent")
+		return err != nil && strings.Contains(err.Error(), denied)
+	})
+	must(t, send("Require"))
 }
 
 // templateCluster has the definitions of KubeVirt, CDI and templates, and the users of the cases.
@@ -209,7 +236,7 @@ func (c *templateCluster) grantImports(t *testing.T) {
 		rules []rbacv1.PolicyRule
 	}{
 		"importer":                   {"importer", []rbacv1.PolicyRule{request, volumes, made, pods}},
-		"import-reader":              {"import-reader", []rbacv1.PolicyRule{request, volumes, made, rule("get", "", "secrets", "login"), rule("get", "", "configmaps", "authority")}},
+		"import-reader":              {"import-reader", []rbacv1.PolicyRule{request, volumes, made, rule("get", "", "secrets", "login"), rule("get", "", "configmaps", "authority"), rule("get", "", "persistentvolumeclaims", "upload")}},
 		"import-without-datavolumes": {"import-without-datavolumes", []rbacv1.PolicyRule{request, made}},
 		"import-without-templates":   {"import-without-templates", []rbacv1.PolicyRule{request, volumes}},
 		"status-writer":              {"status-writer", all},

@@ -31,16 +31,58 @@ type Appliances struct {
 	diskServers
 
 	mu sync.Mutex
+	// claims are the folders of claims, by NAMESPACE/NAME.
+	claims map[string]string
 	// disks are the contents that were read, by the names of the DataVolumes.
 	disks map[string][]byte
 }
 
 // StartAppliances runs the simulation until the context ends. The program is virtward-import-server.
 func StartAppliances(ctx context.Context, c *controlplane.ControlPlane, program, dir string) *Appliances {
-	a := &Appliances{diskServers: newDiskServers(c, &imports.Servers, program, dir), disks: map[string][]byte{}}
-	a.mount = a.mountCredentials
+	a := &Appliances{diskServers: newDiskServers(c, &imports.Servers, program, dir), disks: map[string][]byte{}, claims: map[string]string{}}
+	a.mount = a.volumes
 	go a.repeat(ctx, a.importers)
 	return a
+}
+
+// Claim makes a folder the content of a claim. A claim of a block device has one file.
+func (a *Appliances) Claim(claim client.ObjectKey, folder string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.claims[claim.String()] = folder
+}
+
+// volumes mounts the credentials and the claim of a pod.
+func (a *Appliances) volumes(ctx context.Context, pod *corev1.Pod, folder string) (map[string]string, error) {
+	replaced, err := a.mountCredentials(ctx, pod, folder)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.PersistentVolumeClaim == nil {
+			continue
+		}
+		a.mu.Lock()
+		content, has := a.claims[pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName]
+		a.mu.Unlock()
+		if !has || !v.PersistentVolumeClaim.ReadOnly {
+			return nil, fmt.Errorf("the simulation has no claim %q, or it is not mounted read-only", v.PersistentVolumeClaim.ClaimName)
+		}
+		for _, m := range pod.Spec.Containers[0].VolumeMounts {
+			if m.Name == v.Name {
+				replaced[m.MountPath] = content
+			}
+		}
+		for _, d := range pod.Spec.Containers[0].VolumeDevices {
+			files, err := filepath.Glob(filepath.Join(content, "*"))
+			if err != nil || len(files) != 1 {
+				return nil, fmt.Errorf("the block device %q is not one file: %w", content, err)
+			}
+			replaced[d.DevicePath] = files[0]
+		}
+	}
+	return replaced, nil
 }
 
 // mountCredentials writes the keys of the Secret with the credentials.

@@ -22,6 +22,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
@@ -107,11 +108,12 @@ func TestImportProcess(t *testing.T) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file))
 	}))
 	t.Cleanup(web.Close)
-	i := &importing{fixture: f, appliances: appliances, url: web.URL + "/harbour.ova", content: content}
+	i := &importing{fixture: f, appliances: appliances, url: web.URL + "/harbour.ova", file: file, content: content}
 	t.Run("users", i.users)
 	t.Run("definition", i.definition)
 	t.Run("import", i.imports)
 	t.Run("artifact", i.artifact)
+	t.Run("claim", i.claim)
 	t.Run("account", i.account)
 }
 
@@ -121,6 +123,7 @@ type importing struct {
 
 	appliances *simulators.Appliances
 	url        string
+	file       []byte
 	content    []byte
 }
 
@@ -159,6 +162,9 @@ func (i *importing) users(t *testing.T) {
 	create := allow("create", "template.kubevirt.io", "virtualmachinetemplateimports")
 	volumes, made := allow("create", "cdi.kubevirt.io", "datavolumes"), allow("create", "template.kubevirt.io", "virtualmachinetemplates")
 	secret, authority := allow("get", "", "secrets", "login"), allow("get", "", "configmaps", "authority")
+	claim := func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "upload"}}
+	}
 	named := func(s *v1beta1.VirtualMachineTemplateImportSpec) {
 		s.Source.HTTP.SecretRef, s.Source.HTTP.CertConfigMap = "login", "authority"
 	}
@@ -172,6 +178,8 @@ func (i *importing) users(t *testing.T) {
 		"without-templates": {rules: []rbacv1.PolicyRule{volumes}, denied: "template-import-templates: "},
 		"with-secret":       {rules: []rbacv1.PolicyRule{volumes, made, secret, authority}, change: []func(*v1beta1.VirtualMachineTemplateImportSpec){named}},
 		"without-secret":    {rules: []rbacv1.PolicyRule{volumes, made, authority}, change: []func(*v1beta1.VirtualMachineTemplateImportSpec){named}, denied: "template-import-secret: spec.source.http.secretRef: this Secret is read for you: you need get on the secret login"},
+		"with-claim":        {rules: []rbacv1.PolicyRule{volumes, made, allow("get", "", "persistentvolumeclaims", "upload")}, change: []func(*v1beta1.VirtualMachineTemplateImportSpec){claim}},
+		"without-claim":     {rules: []rbacv1.PolicyRule{volumes, made, allow("get", "", "persistentvolumeclaims", "other")}, change: []func(*v1beta1.VirtualMachineTemplateImportSpec){claim}, denied: "template-import-claim: spec.source.pvc.name: this PersistentVolumeClaim is read for you: you need get on the persistentvolumeclaim upload in the namespace catalogue"},
 		"without-authority": {rules: []rbacv1.PolicyRule{volumes, made, secret}, change: []func(*v1beta1.VirtualMachineTemplateImportSpec){named}, denied: "template-import-authorities: "},
 	} {
 		user := i.user(t, name, append(c.rules, create)...)
@@ -186,11 +194,17 @@ func (i *importing) users(t *testing.T) {
 func (i *importing) definition(t *testing.T) {
 	for want, change := range map[string]func(*v1beta1.VirtualMachineTemplateImportSpec){
 		"set exactly one of http, upload, pvc and oci": func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Source.HTTP = nil },
-		"upload: this version of Virtward imports only from http and oci": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		"upload: this version of Virtward imports from http, oci and pvc": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
 			s.Source = v1beta1.ImportSource{Upload: &v1beta1.ImportUpload{}}
 		},
-		"pvc: this version of Virtward imports only from http and oci": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
-			s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "a", Path: "b"}}
+		"spec.source.pvc.name in body should match": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "../a"}}
+		},
+		"spec.source.pvc.path: Invalid value: \"/disk.img\": must be the path of a file in the claim, without . and ..": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "a", Path: "/disk.img"}}
+		},
+		"spec.source.pvc.path: Invalid value: \"a/../../b\": must be the path": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "a", Path: "a/../../b"}}
 		},
 		"must be oci://REGISTRY/REPOSITORY:TAG or oci://REGISTRY/REPOSITORY@sha256:DIGEST": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
 			s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: "oci://user@registry.example.com/a:1"}}
@@ -321,6 +335,72 @@ func (i *importing) artifact(t *testing.T) {
 	}
 }
 
+// claim: from an OVA that CDI wrote into a claim, with zeros behind it, to a template that is ready, with the bytes of the disk. The
+// account mounts the claim only after the namespace permits it.
+func (i *importing) claim(t *testing.T) {
+	sum := fmt.Sprintf("sha256:%x", sha256.Sum256(i.file))
+	for name, c := range map[string]struct {
+		mode corev1.PersistentVolumeMode
+		file string
+		path string
+	}{
+		"files":  {corev1.PersistentVolumeFilesystem, "disk.img", ""},
+		"named":  {corev1.PersistentVolumeFilesystem, "harbour.tar", "harbour.tar"},
+		"device": {corev1.PersistentVolumeBlock, "device", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			named := metav1.ObjectMeta{Namespace: catalogue, Name: "upload-" + name}
+			folder := t.TempDir()
+			must(t, os.WriteFile(filepath.Join(folder, c.file), append(bytes.Clone(i.file), make([]byte, 3<<20)...), 0o600))
+			i.appliances.Claim(client.ObjectKey{Namespace: catalogue, Name: named.Name}, folder)
+			must(t, i.Client().Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: named, Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeMode: &c.mode,
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			}}))
+			made := i.of("claim-"+name, func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+				s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: named.Name, Path: c.path}}
+				s.Verify, s.Checksum = v1beta1.ImportVerifyRequire, sum
+			})
+			if name == "files" {
+				i.forbidden(t, made.DeepCopy())
+			}
+			must(t, i.Client().Create(t.Context(), &rbacv1.Role{ObjectMeta: named, Rules: []rbacv1.PolicyRule{allow("get", "", "persistentvolumeclaims", named.Name)}}))
+			must(t, i.Client().Create(t.Context(), &rbacv1.RoleBinding{
+				ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: named.Name},
+				Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.VirtwardNamespace, Name: controlplane.VirtwardImports}},
+			}))
+			must(t, i.Client().Create(t.Context(), made))
+			await.Until(t, func() error {
+				must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(made), made))
+				c := meta.FindStatusCondition(made.Status.Conditions, v1beta1.RequestReady)
+				if c == nil || c.Status != metav1.ConditionTrue {
+					return fmt.Errorf("the import is %+v; faults of the simulation: %q", made.Status, i.appliances.Faults())
+				}
+				return nil
+			})
+			if s := made.Status; !s.Source.Verified || s.Source.Validator == "" || len(s.Disks) != 1 || s.Disks[0].Name != "claim-"+name+"-disk-1" {
+				t.Errorf("got the status %+v", s)
+			}
+			i.compare(t, i.appliances.Disk("claim-"+name+"-disk-1"))
+		})
+	}
+}
+
+// forbidden: without a Role of the namespace, an import from a claim fails, and the account creates no pod with it.
+func (i *importing) forbidden(t *testing.T, of *v1beta1.VirtualMachineTemplateImport) {
+	t.Helper()
+	of.Name = "forbidden"
+	must(t, i.Client().Create(t.Context(), of))
+	await.Until(t, func() error {
+		must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(of), of))
+		c := meta.FindStatusCondition(of.Status.Conditions, v1beta1.RequestCompleted)
+		if c == nil || c.Reason != v1beta1.ReasonCredentialsForbidden || !strings.HasPrefix(c.Message, "spec.source.pvc.name: Virtward may not mount the PersistentVolumeClaim: ") {
+			return fmt.Errorf("the import is %+v", of.Status)
+		}
+		return nil
+	})
+}
+
 // compare holds that what CDI read is the disk, with qemu-img where it is installed.
 func (i *importing) compare(t *testing.T, file []byte) {
 	t.Helper()
@@ -362,7 +442,7 @@ func (i *importing) account(t *testing.T) {
 	image := i.image(t)
 	must(t, i.Client().Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "admin"}}))
 	pod := func(change ...func(*corev1.Pod)) *corev1.Pod {
-		made := imports.Pod(of, &servers.Program{Image: image}, "0123")
+		made := imports.Pod(of, &servers.Program{Image: image}, "0123", nil)
 		for _, c := range change {
 			c(made)
 		}
@@ -379,7 +459,32 @@ func (i *importing) account(t *testing.T) {
 	if err := stolen.Create(t.Context(), volume(func(*cdiv1beta1.DataVolume) {}), client.DryRunAll); err != nil {
 		t.Errorf("the DataVolume of an import: %v", err)
 	}
+	must(t, i.Client().Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "permitted"}, Rules: []rbacv1.PolicyRule{allow("get", "", "persistentvolumeclaims", "permitted")}}))
+	must(t, i.Client().Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "permitted"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "permitted"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.VirtwardNamespace, Name: controlplane.VirtwardImports}},
+	}))
+	claiming := func(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+		made := imports.Pod(i.of("stolen"), &servers.Program{Image: image}, "0123", &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		made.OwnerReferences, made.Labels, made.Name = pod().OwnerReferences, pod().Labels, pod().Name
+		for _, c := range change {
+			c(made)
+		}
+		return made
+	}
+	if err := stolen.Create(t.Context(), claiming("permitted"), client.DryRunAll); err != nil {
+		t.Errorf("the pod of an import from a claim: %v", err)
+	}
 	for name, object := range map[string]client.Object{
+		"a claim that no namespace permits":           claiming("data"),
+		"a claim of another namespace with this name": claiming("permitted", func(p *corev1.Pod) { p.Namespace = machines }),
+		"a claim that it could write": claiming("permitted", func(p *corev1.Pod) {
+			p.Spec.Volumes[1].PersistentVolumeClaim.ReadOnly = false
+		}),
+		"several claims": claiming("permitted", func(p *corev1.Pod) {
+			p.Spec.Volumes = append(p.Spec.Volumes, *p.Spec.Volumes[1].DeepCopy())
+			p.Spec.Volumes[2].Name, p.Spec.Volumes[2].PersistentVolumeClaim.ClaimName = "second", "data"
+		}),
 		"another image": pod(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "example.com/other" }),
 		"another container": pod(func(p *corev1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0])
@@ -434,7 +539,7 @@ func (i *importing) pods(t *testing.T, account client.Client, image string) {
 	of := i.of("waiting", func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Source.HTTP.URL = silent.URL + "/a.ova" })
 	must(t, i.Client().Create(t.Context(), of)) // the controller does not create its pod before the server answers
 	defer func() { must(t, i.Client().Delete(t.Context(), of)) }()
-	server := imports.Pod(of, &servers.Program{Image: image}, "0123")
+	server := imports.Pod(of, &servers.Program{Image: image}, "0123", nil)
 	user := i.user(t, "operator", rbacv1.PolicyRule{Verbs: []string{"create", "update", "patch", "get"}, APIGroups: []string{""}, Resources: []string{"pods", "pods/ephemeralcontainers", "pods/exec"}})
 	must(t, account.Create(t.Context(), server.DeepCopy()))
 	stored := &corev1.Pod{}

@@ -24,12 +24,12 @@ const (
 	ReasonChoiceRequired = "ChoiceRequired"
 	// ReasonSourceUnavailable: the source could not be read. Virtward tries again until the deadline.
 	ReasonSourceUnavailable = "SourceUnavailable"
-	// ReasonSourceChanged: the file at the URL is not the one that the import began with.
+	// ReasonSourceChanged: the file at the URL or in the claim is not the one that the import began with.
 	ReasonSourceChanged = "SourceChanged"
 	// ReasonVerificationFailed: the file does not have the digest that is
 	// required, or the artifact no signature.
 	ReasonVerificationFailed = "VerificationFailed"
-	// ReasonCredentialsForbidden: Virtward may not read the Secret or the ConfigMap of the source.
+	// ReasonCredentialsForbidden: Virtward may not read the Secret, the ConfigMap or the claim of the source.
 	ReasonCredentialsForbidden = "CredentialsForbidden"
 	// ReasonQuotaExceeded: a ResourceQuota of the namespace does not permit the volumes.
 	ReasonQuotaExceeded = "QuotaExceeded"

@@ -59,7 +59,8 @@ type VirtualMachineTemplateImportSpec struct {
 
 	// The digest of the whole file: sha256: and 64 hexadecimal digits, or
 	// sha512: and 128. Virtward reads the file once before CDI does, and
-	// compares it. The reference of an artifact has its digest instead.
+	// compares it. Zeros behind the file in a claim do not count. The
+	// reference of an artifact has its digest instead.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=135
@@ -148,8 +149,7 @@ type VirtualMachineTemplateImportSpec struct {
 // ImportSource says where an appliance is.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.http), has(self.upload), has(self.pvc), has(self.oci)].filter(set, set).size() == 1",message="set exactly one of http, upload, pvc and oci"
-// +kubebuilder:validation:XValidation:rule="!has(self.upload)",message="upload: this version of Virtward imports only from http and oci: put the file on a web server"
-// +kubebuilder:validation:XValidation:rule="!has(self.pvc)",message="pvc: this version of Virtward imports only from http and oci: put the file on a web server"
+// +kubebuilder:validation:XValidation:rule="!has(self.upload)",message="upload: this version of Virtward imports from http, oci and pvc: put the file on a web server, or upload it into a claim"
 type ImportSource struct {
 	// A file on a web server.
 	//
@@ -161,7 +161,7 @@ type ImportSource struct {
 	// +optional
 	Upload *ImportUpload `json:"upload,omitempty"`
 
-	// A file of a PersistentVolumeClaim. This version rejects it.
+	// A file of a PersistentVolumeClaim.
 	//
 	// +optional
 	PVC *ImportPVC `json:"pvc,omitempty"`
@@ -202,17 +202,25 @@ type ImportHTTP struct {
 // ImportUpload is a file that is uploaded.
 type ImportUpload struct{}
 
-// ImportPVC is a file of a PersistentVolumeClaim.
+// ImportPVC is an OVA in a PersistentVolumeClaim of the namespace, which a pod
+// of Virtward mounts without writing to it.
 type ImportPVC struct {
-	// The claim.
+	// The claim. That of a block device has the OVA from its first byte on.
+	// You need permission to get it.
 	//
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name"`
 
-	// The path of the file in it.
+	// The path of the file in the file system of the claim, without links. By
+	// default, disk.img, which CDI writes, or else the only file with the
+	// extension .ova.
 	//
+	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	Path string `json:"path"`
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || !self.split('/').exists(part, part in ['', '.', '..'])",message="must be the path of a file in the claim, without . and .."
+	Path string `json:"path,omitempty"`
 }
 
 // ImportOCI is an artifact of a registry: a template with its disks, as
@@ -343,7 +351,7 @@ type VirtualMachineTemplateImportStatus struct {
 	// +optional
 	TemplateRef *TemplateReference `json:"templateRef,omitempty"`
 
-	// The file that is imported. Another one at the URL fails the import.
+	// The file that is imported. Another one in its place fails the import.
 	//
 	// +optional
 	Source *ImportedSource `json:"source,omitempty"`
@@ -403,7 +411,8 @@ type ImportedSource struct {
 	Signer string `json:"signer,omitempty"`
 
 	// What identifies this version of the file: its ETag or the time of its
-	// last change; the digest of the manifest of an artifact.
+	// last change; the digest of the manifest of an artifact. That of a file of
+	// a claim depends on its size, its last change and its beginning.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

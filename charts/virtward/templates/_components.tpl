@@ -832,8 +832,8 @@ spec:
         matchLabels:
           {{- include "virtward.componentSelector" (list $root "webhook") | nindent 10 }}
 {{- end }}
-{{- if eq (index . 1) "templateexports" }}
-# The pods that serve exports, in the namespaces of these.
+{{- with get (dict "templateexports" "export-uid" "templateimports" "import-uid") (index . 1) }}
+# The pods that serve exports or imports, in the namespaces of these.
 - ports:
     - port: 8443
       protocol: TCP
@@ -841,7 +841,7 @@ spec:
     - namespaceSelector: {}
       podSelector:
         matchExpressions:
-          - key: template.virtward.io/export-uid
+          - key: template.virtward.io/{{ . }}
             operator: Exists
 {{- end }}
 {{- if eq (index . 1) "apiserver" }}
