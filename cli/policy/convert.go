@@ -40,7 +40,8 @@ func convertCommand(program options.Program) *cobra.Command {
 
 convert reads ValidatingAdmissionPolicies, Kyverno's ValidatingPolicies and ClusterPolicies, and Gatekeeper's templates with
 their constraints, in CEL and Rego. It prints a VirtualMachinePolicy for each policy and binding, each rule in CEL, patterns or
-conditions, and each constraint; and a VirtualMachineDefaults for each mutation that only sets defaults. A part without an equivalent
+conditions, and each constraint; and a VirtualMachineDefaults for each mutation that only sets defaults. What is about the pods of
+virtual machines becomes a policy on the virtual machines, if the fields that it reads are known before the pods exist. A part without an equivalent
 is a comment at its place, and a warning. So is a finding of policy lint about an expression; comparisons of quantities are repaired.
 docs/policy-convert.md lists the reasons for which a policy is not converted.
 

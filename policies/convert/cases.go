@@ -114,8 +114,16 @@ func (w *Written) least() map[string]any {
 	if w.namespace != "" {
 		placeAt(base, []string{"metadata", "namespace"}, w.namespace)
 	}
+	labels := []string{"metadata", "labels"}
+	if w.pods {
+		labels = []string{"spec", "template", "metadata", "labels"}
+		template := []string{"spec", "template", "spec"}
+		placeAt(base, append(slices.Clone(template), "domain", "resources", "overcommitGuestOverhead"), true)                                                    // the pod requests what it does
+		placeAt(base, append(slices.Clone(template), "domain", "devices", "filesystems"), []any{map[string]any{"name": "shared", "virtiofs": map[string]any{}}}) // a second container
+		placeAt(base, append(slices.Clone(template), "volumes"), []any{map[string]any{"name": "shared", "configMap": map[string]any{"name": "shared"}}})
+	}
 	for label, value := range w.labels {
-		placeAt(base, []string{"metadata", "labels", label}, value)
+		placeAt(base, append(slices.Clone(labels), label), value)
 	}
 	return base
 }

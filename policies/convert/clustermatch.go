@@ -16,8 +16,9 @@ import (
 // nameOf is the name of an object, or the prefix of the name that it will get.
 const nameOf = objectMark + ".metadata.?name.orValue(" + objectMark + ".metadata.?generateName.orValue(''))"
 
-// filter returns a filter in terms of policies. byDefault are the operations of a filter that names none.
-func (f *clusterFilter) filter(byDefault []policyv1alpha1.PolicyOperation) *filter {
+// filter returns a filter in terms of policies. byDefault are the operations of a filter that names none. With pods, labels and annotations
+// are those of the pods of virtual machines.
+func (f *clusterFilter) filter(byDefault []policyv1alpha1.PolicyOperation, pods bool) *filter {
 	made := &filter{everyKind: true, everyOperation: true, cells: allCells(byDefault)}
 	for _, role := range []struct {
 		field string
@@ -51,14 +52,19 @@ func (f *clusterFilter) filter(byDefault []policyv1alpha1.PolicyOperation) *filt
 		}
 		made.conditions = append(made.conditions, like(nameOf, list))
 	}
+	labels := objectMark + ".metadata.?labels.orValue({})"
+	annotations := objectMark + ".metadata.?annotations.orValue({})"
+	if pods {
+		labels, annotations = labelsOfPod, annotationsOfPod
+	}
 	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
-		made.conditions = append(made.conditions, entry(objectMark+".metadata.?annotations.orValue({})", key, []string{r.Annotations[key]}))
+		made.conditions = append(made.conditions, entry(annotations, key, []string{r.Annotations[key]}))
 	}
 	if hasUnknownOperator(r.Selector) || hasUnknownOperator(r.NamespaceSelector) {
 		made.lose("selector")
 	}
-	if r.Selector != nil && hasWildcards(r.Selector) {
-		made.conditions = append(made.conditions, selected(objectMark+".metadata.?labels.orValue({})", r.Selector)...)
+	if r.Selector != nil && (pods || hasWildcards(r.Selector)) {
+		made.conditions = append(made.conditions, selected(labels, r.Selector)...)
 	} else {
 		made.objectSelector = r.Selector
 	}
@@ -155,7 +161,7 @@ func (r *clusterRule) cells(byDefault []policyv1alpha1.PolicyOperation) map[cell
 	filters, every := r.Match.filters()
 	var found map[cell]bool
 	for i := range filters {
-		f := filters[i].filter(byDefault)
+		f := filters[i].filter(byDefault, r.Pods)
 		if f.everyKind && !every { // a rule must name kinds
 			f.cells = nil
 		}
@@ -194,7 +200,7 @@ func (o *original) clusterMatch(rule *clusterRule) {
 	var made []*filter
 	var others []string
 	for i := range filters {
-		f := filters[i].filter(byDefault)
+		f := filters[i].filter(byDefault, rule.Pods)
 		o.losing("match", f)
 		others = append(others, f.others...)
 		made = append(made, f)
@@ -218,7 +224,7 @@ func (o *original) clusterMatch(rule *clusterRule) {
 	excluded, every := rule.Exclude.filters()
 	var together []*filter
 	for i := range excluded {
-		f := excluded[i].filter(operations)
+		f := excluded[i].filter(operations, rule.Pods)
 		named := !f.everyKind || !f.everyOperation || len(f.expressions()) > 0
 		f.everyKind = f.everyKind || !slices.ContainsFunc(kindsOf(o.cells()), func(kind policyv1alpha1.PolicyKind) bool { return !slices.Contains(kindsOf(f.cells), kind) })
 		o.losing("exclude", f)

@@ -40,6 +40,7 @@ func (c *converter) clusterPolicy(i int, object *unstructured.Unstructured) {
 		c.unreadable(i, object, err)
 		return
 	}
+	spec.moveLaunchers()
 	var about []*clusterRule
 	var notes []Note
 	for k := range spec.Rules {
@@ -123,6 +124,9 @@ func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, 
 	}
 	if reason := rule.rest(); reason != NoRule {
 		o.lost("spec.validations", "the rule has another part beside validate.cel: %s", because(reason))
+	}
+	if rule.Pods {
+		o.differs("spec.match", podsMoved)
 	}
 	if rule.Preconditions != nil {
 		o.lost("spec.match", "the preconditions of the rule are in JMESPath: write them as matchConditions")
@@ -236,11 +240,15 @@ func (c *converter) clusterExceptions(o *original, policy *unstructured.Unstruct
 		if !named {
 			continue
 		}
+		left := ""
+		if rule.Pods {
+			spec.Match, left = spec.Match.ofMachines(true)
+		}
 		filters, every := spec.Match.filters()
 		var made []*filter
-		lost := err != nil || len(unknown) > 0 || spec.Conditions != nil
+		lost := left != "" || err != nil || len(unknown) > 0 || spec.Conditions != nil
 		for i := range filters {
-			f := filters[i].filter(operations)
+			f := filters[i].filter(operations, rule.Pods)
 			made, lost = append(made, f), lost || len(f.lost) > 0
 		}
 		name := valid("not-" + object.GetName())

@@ -64,6 +64,11 @@ type clusterRule struct {
 	ImageExtractors        any `json:"imageExtractors,omitempty"`
 	ReportProperties       any `json:"reportProperties,omitempty"`
 	SkipBackgroundRequests any `json:"skipBackgroundRequests,omitempty"`
+
+	// Pods reports whether the rule is about the pods of the virtual machines that it matches.
+	Pods bool `json:"-"`
+	// Left says why a rule about pods of virtual machines is not one about virtual machines.
+	Left string `json:"-"`
 }
 
 // clusterValidation is what a rule validates.
@@ -136,19 +141,22 @@ type clusterMatch struct {
 
 // clusterFilter selects requests that have all its parts.
 type clusterFilter struct {
-	Roles        []string         `json:"roles,omitempty"`
-	ClusterRoles []string         `json:"clusterRoles,omitempty"`
-	Subjects     []rbacv1.Subject `json:"subjects,omitempty"`
-	Resources    *struct {
-		Kinds             []string                         `json:"kinds,omitempty"`
-		Name              string                           `json:"name,omitempty"`
-		Names             []string                         `json:"names,omitempty"`
-		Namespaces        []string                         `json:"namespaces,omitempty"`
-		Annotations       map[string]string                `json:"annotations,omitempty"`
-		Selector          *metav1.LabelSelector            `json:"selector,omitempty"`
-		NamespaceSelector *metav1.LabelSelector            `json:"namespaceSelector,omitempty"`
-		Operations        []policyv1alpha1.PolicyOperation `json:"operations,omitempty"`
-	} `json:"resources,omitempty"`
+	Roles        []string          `json:"roles,omitempty"`
+	ClusterRoles []string          `json:"clusterRoles,omitempty"`
+	Subjects     []rbacv1.Subject  `json:"subjects,omitempty"`
+	Resources    *clusterResources `json:"resources,omitempty"`
+}
+
+// clusterResources select objects.
+type clusterResources struct {
+	Kinds             []string                         `json:"kinds,omitempty"`
+	Name              string                           `json:"name,omitempty"`
+	Names             []string                         `json:"names,omitempty"`
+	Namespaces        []string                         `json:"namespaces,omitempty"`
+	Annotations       map[string]string                `json:"annotations,omitempty"`
+	Selector          *metav1.LabelSelector            `json:"selector,omitempty"`
+	NamespaceSelector *metav1.LabelSelector            `json:"namespaceSelector,omitempty"`
+	Operations        []policyv1alpha1.PolicyOperation `json:"operations,omitempty"`
 }
 
 // filters returns the alternatives of a match, and whether all of them must match.

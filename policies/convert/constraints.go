@@ -8,6 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/texts"
 )
@@ -27,6 +28,11 @@ func (c *converter) constraint(i int, object *unstructured.Unstructured) {
 		}
 		o.unknown(unknown)
 	}
+	var left string
+	if o.pods, left = spec.moveLaunchers(); left != "" {
+		c.leaveLauncher(i, object, left)
+		return
+	}
 	o.constraintMatch(&spec)
 	if len(o.matched) == 0 {
 		c.leave(i, object, NoVirtualMachine, "")
@@ -44,8 +50,16 @@ func (c *converter) constraint(i int, object *unstructured.Unstructured) {
 	}
 	o.part = "with the template " + template.GetName()
 	o.annotations = titled(template.GetAnnotations())
+	if code.source() != nil && o.pods {
+		c.leaveLauncher(i, object, notCELOfPods)
+		return
+	}
 	if code.source() == nil {
 		if err := o.regoTemplate(&code, object, &spec); err != nil {
+			if o.pods {
+				c.leaveLauncher(i, object, err.Error())
+				return
+			}
 			c.leave(i, object, Rego, because(Rego)+": "+err.Error())
 			return
 		}
@@ -60,6 +74,11 @@ func (c *converter) constraint(i int, object *unstructured.Unstructured) {
 		return
 	}
 	c.add(o)
+}
+
+// leaveLauncher adds a result for a constraint about pods of virtual machines.
+func (c *converter) leaveLauncher(i int, object *unstructured.Unstructured, left string) {
+	c.leave(i, object, NoVirtualMachine, because(NoVirtualMachine)+"; it selects pods of virtual machines, and is not rewritten: "+texts.Shorten(left, maxListed)+"; write it for VirtualMachines")
 }
 
 // titled returns the annotations of a template in the form of Kyverno's.
@@ -111,6 +130,10 @@ func (o *original) constraintMatch(spec *constraintSpec) {
 	}
 	o.beyond(others)
 	included := &filter{cells: cells, objectSelector: m.LabelSelector, namespaceSelector: m.NamespaceSelector}
+	if o.pods {
+		included.objectSelector, included.conditions = nil, selected(labelsOfPod, m.LabelSelector)
+		o.differs("spec.match", podsMoved)
+	}
 	included.namespaces, included.patterns = byWildcards(m.Namespaces)
 	if m.Name != "" {
 		included.conditions = []string{like(nameOf, []string{m.Name})}
@@ -160,6 +183,12 @@ func (o *original) templateCode(template *templateSpec, constraint *unstructured
 
 // templateOperations leaves the operations that a template declares, which are creations and updates by default.
 func (o *original) templateOperations(template *templateSpec) {
+	if o.pods { // each pod is created, also for a virtual machine that changed
+		if declared := template.Targets[0].Operations; len(declared) == 0 || has(declared, admissionregistrationv1.Create) {
+			maps.DeleteFunc(o.matched, func(c cell, _ names) bool { return c.operation == policyv1alpha1.PolicyDelete })
+			return
+		}
+	}
 	operationsOf := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	if declared := template.Targets[0].Operations; len(declared) > 0 {
 		operationsOf = declared

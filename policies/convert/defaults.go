@@ -160,7 +160,7 @@ func (b *defaultsBuilder) mutating(rule *clusterRule) *policyv1alpha1.VirtualMac
 	if b.problem != "" {
 		return made
 	}
-	f := filters[0].filter(mutated)
+	f := filters[0].filter(mutated, false)
 	if !f.cells[cell{policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyCreate}] {
 		b.lose("it does not match VirtualMachines at their creation")
 	}

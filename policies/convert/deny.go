@@ -125,9 +125,12 @@ func (c *conditions) condition(steps []string, one *clusterCondition) evaluation
 		return evaluation{yes, yes}
 	}
 	var made evaluation
-	if asked.length && !asked.ofText(base.typ) || base.typ.Kind() == reflect.Slice && !opaque(base.typ) {
+	switch unknown := countUnknown(base.steps); {
+	case c.pods && asked.length && asked.projects < 0 && unknown != "":
+		err = fmt.Errorf("the length of %s: %s", strings.Join(base.steps, "."), unknown)
+	case asked.length && !asked.ofText(base.typ) || base.typ.Kind() == reflect.Slice && !opaque(base.typ):
 		made, err = c.list(asked, base, operator, operand)
-	} else {
+	default:
 		made, err = c.single(asked, base, operator, operand)
 	}
 	if err != nil {
@@ -215,6 +218,9 @@ func (c *conditions) resolve(steps []string, asked *query) (ref, bool) {
 		"serviceAccountNamespace":   {path: user("[2]"), typ: text},
 	}
 	if found, ok := requests[strings.Join(asked.path, ".")]; ok && asked.projects < 0 {
+		if c.pods && found.path != "request.namespace" {
+			c.fails(steps, "%s is that of KubeVirt's request for the pod", strings.Join(asked.path, "."))
+		}
 		found.steps = asked.path
 		return found, true
 	}
@@ -435,7 +441,7 @@ func (p *patterns) applied(r *clusterRule, validations []admissionregistrationv1
 	}
 	var applies evaluation
 	for i, kind := range r.machines(operations[:2]) {
-		read := &conditions{patterns: p, root: ref{path: "object", typ: kind.Type}, variables: contextVariables(r.Context), unread: r.unread()}
+		read := &conditions{patterns: p, root: p.root("object", &kind), variables: contextVariables(r.Context), unread: r.unread()}
 		one := read.evaluate([]string{"preconditions"}, r.Preconditions)
 		if i > 0 && (one.is.String() != applies.is.String() || one.ok.String() != applies.ok.String()) {
 			p.fails([]string{"preconditions"}, "its kinds have other fields: write one rule for each kind")
@@ -465,6 +471,14 @@ func (p *patterns) applied(r *clusterRule, validations []admissionregistrationv1
 		made = slices.Insert(made, 0, admissionregistrationv1.Validation{Expression: applies.ok.String(), Message: "a precondition of the rule " + strconv.Quote(texts.Shorten(r.Name, maxQuoted)) + " reads a missing field"})
 	}
 	return made
+}
+
+// root returns the object that a rule reads: the pod, if the rule is about pods.
+func (p *patterns) root(path string, kind *apikinds.Machine) ref {
+	if p.pods {
+		return ref{path: "pod", typ: podType}
+	}
+	return ref{path: path, typ: kind.Type}
 }
 
 // machines returns the kinds that a rule matches with some operations.
@@ -501,7 +515,7 @@ func (p *patterns) denials(r *clusterRule, ignores bool) (validations []admissio
 		if p.written == nil {
 			p.written = r.about(&kind)
 		}
-		read := &conditions{patterns: p, root: ref{path: base, typ: kind.Type}, variables: contextVariables(r.Context), unread: r.unread()}
+		read := &conditions{patterns: p, root: p.root(base, &kind), variables: contextVariables(r.Context), unread: r.unread()}
 		applies, denies := read.rule(r, deny, ignores)
 		reads = reads || read.object && base == subject
 		var holds logic

@@ -55,7 +55,7 @@ func pointer(message string) string {
 // path is the steps to a field of the object.
 type path []string
 
-// fieldsOf returns the fields of the object that an expression reads, also through variables.
+// fieldsOf returns the fields of the object that an expression reads, also through variables, and those that decide fields of its pod.
 func (d *draft) fieldsOf(text string) []path {
 	tree, err := export.Tree(text)
 	if err != nil {
@@ -72,6 +72,10 @@ func (d *draft) collect(node celast.Expr, found *[]path) {
 		switch {
 		case root == "object":
 			*found = append(*found, steps)
+		case root == "pod":
+			if decides := machineField(steps); decides != nil {
+				*found = append(*found, decides)
+			}
 		case root == "variables" && len(steps) > 0:
 			for _, p := range d.paths[steps[0]] {
 				*found = append(*found, slices.Concat(p, steps[1:]))

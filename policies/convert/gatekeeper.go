@@ -67,10 +67,7 @@ type constraintSpec struct {
 	EnforcementAction        string         `json:"enforcementAction,omitempty"`
 	ScopedEnforcementActions []scopedAction `json:"scopedEnforcementActions,omitempty"`
 	Match                    struct {
-		Kinds []struct {
-			APIGroups []string `json:"apiGroups,omitempty"`
-			Kinds     []string `json:"kinds,omitempty"`
-		} `json:"kinds,omitempty"`
+		Kinds              []constraintKinds     `json:"kinds,omitempty"`
 		Scope              string                `json:"scope,omitempty"`
 		Namespaces         []string              `json:"namespaces,omitempty"`
 		ExcludedNamespaces []string              `json:"excludedNamespaces,omitempty"`
@@ -80,6 +77,12 @@ type constraintSpec struct {
 		Source             string                `json:"source,omitempty"`
 	} `json:"match,omitempty"`
 	Parameters map[string]any `json:"parameters,omitempty"`
+}
+
+// constraintKinds are kinds of some API groups.
+type constraintKinds struct {
+	APIGroups []string `json:"apiGroups,omitempty"`
+	Kinds     []string `json:"kinds,omitempty"`
 }
 
 // scopedAction is the action at some enforcement points.

@@ -2,10 +2,16 @@ package convert
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/apikinds"
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -24,13 +30,172 @@ var launcherSources = map[string]string{
 	"spec.topologySpreadConstraints": "spec.template.spec.topologySpreadConstraints",
 }
 
-// selectsLaunchers reports whether a rule matches only pods of virtual machines, by their label.
+// launcherLabel is the label of the pods of virtual machines.
+const launcherLabel, launcherValue = v1.AppLabel, "virt-launcher"
+
+// The labels and the annotations of the pod of a virtual machine, in expressions.
+const labelsOfPod, annotationsOfPod = "pod.metadata.?labels.orValue({})", "pod.metadata.?annotations.orValue({})"
+
+// podsMoved is the note of a policy that was about pods, and notCELOfPods why one in CEL is left.
+const (
+	podsMoved = "the original matches pods of virtual machines: here, pod is the one that KubeVirt creates, as it is before webhooks of " +
+		"others change it. Changes and deletions of pods are not evaluated"
+	notCELOfPods = "expressions in CEL are not rewritten"
+)
+
+// withoutLauncher returns what a selector requires beside the labels that all pods of virtual machines have, and only these. It is false
+// if it does not require one of them.
+func withoutLauncher(s *metav1.LabelSelector) (rest *metav1.LabelSelector, ok bool) {
+	if s == nil {
+		return nil, false
+	}
+	rest = s.DeepCopy()
+	if ok = rest.MatchLabels[launcherLabel] == launcherValue; ok {
+		delete(rest.MatchLabels, launcherLabel)
+	}
+	rest.MatchExpressions = slices.DeleteFunc(rest.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+		is := r.Key == launcherLabel && r.Operator == metav1.LabelSelectorOpIn && slices.Equal(r.Values, []string{launcherValue}) ||
+			slices.Contains([]string{v1.CreatedByLabel, v1.DeprecatedVirtualMachineNameLabel, v1.VirtualMachineInstanceIDLabel}, r.Key) && r.Operator == metav1.LabelSelectorOpExists
+		ok = ok || is
+		return is
+	})
+	if empty(rest) {
+		rest = nil
+	}
+	return rest, ok
+}
+
+// isPod reports whether a kind is Pod, without a subresource.
+func isPod(text string) bool {
+	group, version, kind, subresource := kindSelector(text)
+	return kind == "Pod" && subresource == "" && group == "*" && isLike(version, "v1")
+}
+
+// selectsLaunchers reports whether a rule matches only pods of virtual machines, by their labels.
 func (r *clusterRule) selectsLaunchers() bool {
 	filters, _ := r.Match.filters()
 	return !slices.ContainsFunc(filters, func(f clusterFilter) bool {
-		return f.Resources == nil || f.Resources.Selector == nil || f.Resources.Selector.MatchLabels["kubevirt.io"] != "virt-launcher" ||
-			slices.ContainsFunc(f.Resources.Kinds, func(text string) bool { _, _, kind, _ := kindSelector(text); return kind != "Pod" })
+		if f.Resources == nil || len(f.Resources.Kinds) == 0 {
+			return true
+		}
+		_, ok := withoutLauncher(f.Resources.Selector)
+		return !ok || slices.ContainsFunc(f.Resources.Kinds, func(text string) bool { return !isPod(text) })
 	})
+}
+
+// moveLaunchers replaces rules about pods of virtual machines by rules about the virtual machines, where these know all that they read.
+func (s *clusterSpec) moveLaunchers() {
+	for i := range s.Rules {
+		r := &s.Rules[i]
+		r.Pods, r.Left = false, "" // a file can have any key
+		if r.Validate == nil || !r.selectsLaunchers() {
+			continue
+		}
+		made, problem := r.ofMachines()
+		if problem == "" {
+			problem = made.untranslated(s.ignores())
+		}
+		if r.Left = problem; problem == "" {
+			s.Rules[i] = *made
+		}
+	}
+}
+
+// untranslated says why a rule has no translation; empty if it has one.
+func (r *clusterRule) untranslated(ignores bool) string {
+	if r.Validate.CEL != nil {
+		return notCELOfPods
+	}
+	_, reason, problems := r.translate(ignores)
+	if reason != "" && problems == "" {
+		return because(reason)
+	}
+	return strings.TrimPrefix(problems, "; ")
+}
+
+// ofMachines returns a rule about virtual machines for one about their pods. The problem says why its match has no equivalent.
+func (r *clusterRule) ofMachines() (made *clusterRule, problem string) {
+	rule := *r
+	rule.Pods = true
+	if rule.Match, problem = r.Match.ofMachines(false); problem == "" && r.Exclude != nil {
+		var exclude clusterMatch
+		exclude, problem = r.Exclude.ofMachines(true)
+		rule.Exclude = &exclude
+	}
+	return &rule, problem
+}
+
+// ofMachines returns a match of virtual machines for one of their pods.
+func (m *clusterMatch) ofMachines(excludes bool) (made clusterMatch, problem string) {
+	move := func(list []clusterFilter) []clusterFilter {
+		list = slices.Clone(list)
+		for i := range list {
+			if left := list[i].move(excludes); left != "" && problem == "" {
+				problem = left
+			}
+		}
+		return list
+	}
+	made = clusterMatch{Any: move(m.Any), All: move(m.All)}
+	made.clusterFilter = move([]clusterFilter{m.clusterFilter})[0]
+	return made, problem
+}
+
+// move makes a filter of pods one of the virtual machines. It returns what has no equivalent.
+func (f *clusterFilter) move(excludes bool) string {
+	if len(f.Roles)+len(f.ClusterRoles)+len(f.Subjects) > 0 {
+		return "its match names users, and KubeVirt creates all pods of virtual machines"
+	}
+	if f.Resources == nil {
+		return ""
+	}
+	r := *f.Resources
+	f.Resources = &r
+	switch {
+	case slices.ContainsFunc(r.Kinds, func(text string) bool { return !isPod(text) }):
+		return "its exclude has other kinds"
+	case len(r.Operations) > 0 && (excludes || !slices.Contains(r.Operations, policyv1alpha1.PolicyCreate)):
+		return "its operations are others than the creation of pods"
+	case slices.ContainsFunc(slices.Concat(r.Names, oneOf(r.Name)), func(name string) bool {
+		return !slices.Contains([]string{"*", launcherValue + "*", launcherValue + "-*"}, name)
+	}):
+		return "its match names pods, and those of virtual machines have random names"
+	}
+	r.Name, r.Names = "", nil
+	if len(r.Kinds) > 0 {
+		r.Kinds = []string{apikinds.VirtualMachine, apikinds.VirtualMachineInstance}
+	}
+	if !excludes {
+		r.Operations = operations[:2]
+		r.Selector, _ = withoutLauncher(r.Selector)
+	}
+	keys := map[string][]string{"labels": selectedKeys(r.Selector), "annotations": slices.Sorted(maps.Keys(r.Annotations))}
+	for _, of := range []string{"annotations", "labels"} {
+		for _, key := range keys[of] {
+			steps := []string{"metadata", of}
+			_, unknown := podFieldOf(append(slices.Clone(steps), key))
+			if wild(key) {
+				unknown = keyUnknown(steps, key)
+			}
+			if unknown != "" {
+				return "its match has the " + strings.TrimSuffix(of, "s") + " " + texts.Shorten(key, maxQuoted) + ": " + unknown
+			}
+		}
+	}
+	return ""
+}
+
+// selectedKeys are the labels that a selector reads, sorted.
+func selectedKeys(s *metav1.LabelSelector) []string {
+	if s == nil {
+		return nil
+	}
+	keys := slices.Collect(maps.Keys(s.MatchLabels))
+	for _, r := range s.MatchExpressions {
+		keys = append(keys, r.Key)
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // objectField is a field of the object in a variable, with the one around it.
@@ -74,22 +239,19 @@ func (r *clusterRule) launchers() string {
 	if !r.selectsLaunchers() || r.Validate == nil {
 		return ""
 	}
-	message := "selects pods of virtual machines: write it for VirtualMachines"
-	var from, without []string
+	message := "selects pods of virtual machines"
+	if r.Left != "" {
+		message += ", and is not rewritten: " + texts.Shorten(r.Left, maxListed)
+	}
+	var from []string
 	for _, name := range r.launcherFields() {
-		source, known := launcherSources[name]
-		switch {
-		case !known:
-			without = append(without, texts.Shorten(name, maxQuoted))
-		case source != name:
+		if source := launcherSources[name]; source != "" && source != name {
 			from = append(from, source+" for "+name)
 		}
 	}
+	message += "; write it for VirtualMachines"
 	if len(from) > 0 {
 		message += ", with " + texts.Shorten(strings.Join(from, ", "), maxListed)
-	}
-	if len(without) > 0 {
-		message += "; without an equal field: " + texts.Shorten(strings.Join(without, ", "), maxListed)
 	}
 	return message
 }

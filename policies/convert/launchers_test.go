@@ -1,55 +1,299 @@
 package convert_test
 
 import (
+	"bytes"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/fieldpath"
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/convert"
 )
 
-// TestLaunchers names the fields of virtual machines for those that rules read of their pods.
-func TestLaunchers(t *testing.T) {
-	const none = "it matches no VirtualMachine, VirtualMachineInstance or VirtualMachinePool"
-	launcher := map[string]any{"matchLabels": map[string]any{"kubevirt.io": "virt-launcher"}}
-	pods := []any{"Pod"}
-	for _, c := range []struct {
-		name     string
-		kinds    []any
-		selector any
-		validate map[string]any
-		want     string
-	}{
-		{
-			"all have a source", pods, launcher,
-			map[string]any{"pattern": map[string]any{"metadata": map[string]any{"=(labels)": map[string]any{"team": "?*"}}, "spec": map[string]any{"nodeSelector": map[string]any{"zone": "a"}}}},
-			none + "; it selects pods of virtual machines: write it for VirtualMachines, with spec.template.metadata.labels for metadata.labels, spec.template.spec.nodeSelector for spec.nodeSelector",
-		},
-		{"one has none", []any{"v1/Pod"}, launcher, map[string]any{"deny": map[string]any{"conditions": []any{
-			map[string]any{"key": "{{ request.object.spec.priorityClassName || '' }}", "operator": "Equals", "value": ""},
-			map[string]any{"key": "{{ request.object.spec.containers[].image }}", "operator": "AnyIn", "value": []any{"x"}},
-		}}}, none + "; it selects pods of virtual machines: write it for VirtualMachines, with spec.template.spec.priorityClassName for spec.priorityClassName; without an equal field: spec.containers"},
-		{"the namespace", pods, launcher, map[string]any{"pattern": map[string]any{"metadata": map[string]any{"namespace": "vm-*"}}}, none + "; it selects pods of virtual machines: write it for VirtualMachines"},
-		{"all pods", pods, nil, map[string]any{"pattern": map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": "?*"}}}}, none},
-		{"other kinds, too", []any{"Pod", "Service"}, launcher, map[string]any{"pattern": map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": "?*"}}}}, none},
-	} {
-		object := clusterPolicy(t, c.validate)
-		resources := map[string]any{"kinds": c.kinds}
-		if c.selector != nil {
-			resources["selector"] = c.selector
+// launcherRules returns a ClusterPolicy with rules in YAML.
+func launcherRules(t testing.TB, rules ...string) *unstructured.Unstructured {
+	t.Helper()
+	object := clusterPolicy(t, nil)
+	var all []any
+	for _, text := range rules {
+		var one map[string]any
+		if err := yaml.Unmarshal([]byte(text), &one); err != nil {
+			t.Fatal(err)
 		}
-		object.Object["spec"].(map[string]any)["rules"].([]any)[0].(map[string]any)["match"] = map[string]any{"any": []any{map[string]any{"resources": resources}}}
-		results := convert.Convert(environment(t), []*unstructured.Unstructured{object}, effective.AlwaysSet())
-		if n := results[0].Notes[0]; results[0].Policy != nil || n.Reason != convert.NoVirtualMachine || n.Message != c.want {
+		all = append(all, one)
+	}
+	object.Object["spec"].(map[string]any)["rules"] = all
+	return object
+}
+
+const launcherMatch = "match: {any: [{resources: {kinds: [Pod], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}"
+
+// TestLaunchers rewrites rules about pods of virtual machines, where all that they read is known.
+func TestLaunchers(t *testing.T) {
+	for _, c := range []struct{ name, match, rule, want, field string }{
+		{
+			"a label and a node", "", "validate: {pattern: {metadata: {=(labels): {team: '?*'}}, spec: {nodeSelector: {zone: a}}}}",
+			"!has(pod.metadata.labels) || pod.metadata.labels[?\"team\"].orValue(\"\") != \"\"; pod.spec.?nodeSelector[?\"zone\"].orValue(\"\") == \"a\"", "spec.nodeSelector",
+		},
+		{"a default of the API server", "", "validate: {pattern: {spec: {dnsPolicy: ClusterFirst}}}", `pod.spec.?dnsPolicy.orValue("ClusterFirst") == "ClusterFirst"`, "spec.dnsPolicy"},
+		{"the namespace", "", "validate: {pattern: {metadata: {namespace: vm-*}}}", `request.namespace.startsWith("vm-")`, ""},
+		{
+			"containers", "", "validate: {pattern: {spec: {containers: [{resources: {requests: {memory: '<=4Gi'}}}]}}}",
+			`pod.spec.containers.all(c, has(c.resources.requests) && quantity(c.resources.requests[?"memory"].orValue("0")).compareTo(quantity("4Gi")) <= 0)`, "",
+		},
+		{
+			"conditions", "", "validate: {deny: {conditions: {all: [{key: \"{{ request.object.spec.schedulerName }}\", operator: NotEquals, value: vms}]}}}",
+			`pod.spec.?schedulerName.orValue("default-scheduler") == "vms"`, "spec.schedulerName",
+		},
+		{
+			"a loop", "", "validate: {foreach: [{list: request.object.spec.containers, deny: {conditions: {all: [{key: \"{{ element.name }}\", operator: Equals, value: x}]}}}]}",
+			`!pod.spec.containers.exists(c, c.name == "x")`, "",
+		},
+		{
+			"another label that only these pods have", "match: {any: [{resources: {kinds: [v1/Pod], selector: {matchExpressions: [{key: vm.kubevirt.io/name, operator: Exists}]}}}]}",
+			"validate: {pattern: {metadata: {namespace: vm-*}}}", `request.namespace.startsWith("vm-")`, "",
+		},
+	} {
+		match := launcherMatch
+		if c.match != "" {
+			match = c.match
+		}
+		results := convert.Convert(environment(t), []*unstructured.Unstructured{launcherRules(t, "{name: r, "+match+", "+c.rule+"}")}, effective.AlwaysSet())
+		r := &results[0]
+		if len(results) != 1 || r.Policy == nil || !r.Complete() {
+			t.Errorf("%s: %v", c.name, r.Notes)
+			continue
+		}
+		var got []string
+		for _, v := range r.Policy.Spec.Validations {
+			got = append(got, v.Expression)
+		}
+		if text := strings.Join(got, "; "); text != c.want {
+			t.Errorf("%s: %s", c.name, text)
+		}
+		if at := r.Policy.Spec.Validations[len(got)-1].FieldPath; at != c.field {
+			t.Errorf("%s: at %s", c.name, at)
+		}
+		if kinds := r.Policy.Spec.Match; len(kinds.Kinds) != 2 || len(kinds.Operations) != 2 || kinds.ObjectSelector != nil {
+			t.Errorf("%s: %v", c.name, kinds)
+		}
+		if compiled, problems := policies.Compile(environment(t), r.Policy, nil); compiled.Broken() != "" {
+			t.Errorf("%s: %v", c.name, problems)
+		}
+	}
+}
+
+// TestLauncherMatches rewrites matches of pods of virtual machines.
+func TestLauncherMatches(t *testing.T) {
+	const rule = ", validate: {pattern: {spec: {nodeSelector: {zone: a}}}}}"
+	for match, want := range map[string]string{
+		"match: {any: [{resources: {kinds: [Pod], selector: {matchLabels: {kubevirt.io: virt-launcher, tier: gold}}}}]}":                                          `"tier" in pod.metadata.?labels.orValue({}) && (pod.metadata.?labels.orValue({})["tier"] == "gold")`,
+		"match: {any: [{resources: {kinds: [Pod], names: ['virt-launcher-*'], annotations: {a: b}, selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}":     `"a" in pod.metadata.?annotations.orValue({}) && (pod.metadata.?annotations.orValue({})["a"] == "b")`,
+		launcherMatch + ", exclude: {any: [{resources: {selector: {matchLabels: {tier: gold}}}}]}":                                                                `!("tier" in pod.metadata.?labels.orValue({}) && (pod.metadata.?labels.orValue({})["tier"] == "gold"))`,
+		launcherMatch + ", exclude: {any: [{resources: {kinds: [Pod], selector: {matchExpressions: [{key: tier, operator: Exists}]}}}]}":                          `!("tier" in pod.metadata.?labels.orValue({}))`,
+		"match: {any: [{resources: {kinds: [Pod], namespaces: [vms], operations: [CREATE], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}":             "",
+		"match: {all: [{resources: {kinds: [Pod], namespaces: ['vms-*'], operations: [CREATE, DELETE], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}": `object.metadata.?namespace.orValue('').startsWith("vms-")`,
+	} {
+		results := convert.Convert(environment(t), []*unstructured.Unstructured{launcherRules(t, "{name: r, "+match+rule)}, effective.AlwaysSet())
+		r := &results[0]
+		if r.Policy == nil || !r.Complete() {
+			t.Errorf("%s: %v", match, r.Notes)
+			continue
+		}
+		var got []string
+		for _, v := range r.Policy.Spec.Match.MatchConditions {
+			got = append(got, v.Expression)
+		}
+		if text := strings.Join(got, "; "); text != want {
+			t.Errorf("%s: %s", match, text)
+		}
+	}
+}
+
+// TestLaunchersLeft says why rules about pods of virtual machines are not rewritten.
+func TestLaunchersLeft(t *testing.T) {
+	const none, of = "it matches no VirtualMachine, VirtualMachineInstance or VirtualMachinePool", "; it selects pods of virtual machines, and is not rewritten: "
+	const zone = "validate: {pattern: {spec: {nodeSelector: {zone: a}}}}"
+	selecting := func(more string) string {
+		return "match: {any: [{" + more + "resources: {kinds: [Pod], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}"
+	}
+	for _, c := range []struct{ name, match, rule, want string }{
+		{"all pods", "match: {any: [{resources: {kinds: [Pod]}}]}", zone, ""},
+		{"other kinds, too", "match: {any: [{resources: {kinds: [Pod, Service], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}", zone, ""},
+		{"a subresource", "match: {any: [{resources: {kinds: [Pod/exec], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}", zone, ""},
+		{
+			"an image", "", "validate: {pattern: {spec: {containers: [{image: 'a/*'}], nodeSelector: {zone: a}}}}",
+			of + "spec.containers.image: it depends on the release of KubeVirt and on its registry; write it for VirtualMachines, with spec.template.spec.nodeSelector for spec.nodeSelector",
+		},
+		{
+			"a priority", "", "validate: {deny: {conditions: [{key: \"{{ request.object.spec.priorityClassName || '' }}\", operator: Equals, value: ''}]}}",
+			of + "spec.priorityClassName: a PriorityClass with globalDefault sets it where the virtual machine has none; write it for VirtualMachines, with spec.template.spec.priorityClassName for spec.priorityClassName",
+		},
+		{
+			"tolerations", "", "validate: {deny: {conditions: [{key: \"{{ request.object.spec.tolerations[].key }}\", operator: AnyIn, value: [x]}]}}",
+			of + "spec.tolerations: the API server adds tolerations for nodes that are not ready; write it for VirtualMachines, with spec.template.spec.tolerations for spec.tolerations",
+		},
+		{
+			"the number of volumes", "", "validate: {deny: {conditions: [{key: \"{{ length(request.object.spec.volumes) }}\", operator: GreaterThan, value: 5}]}}",
+			of + "deny.conditions.all[0]: the length of spec.volumes: the API server can add a volume with the token of the ServiceAccount; write it for VirtualMachines",
+		},
+		{
+			"all labels", "", "validate: {pattern: {metadata: {labels: {'*': x}}}}",
+			of + "metadata.labels.*: KubeVirt sets keys below kubevirt.io/ that have the UID of the instance or its node; write it for VirtualMachines, with spec.template.metadata.labels for metadata.labels",
+		},
+		{
+			"the user", "", "validate: {deny: {conditions: [{key: \"{{ request.userInfo.username }}\", operator: Equals, value: ann}]}}",
+			of + "deny.conditions.all[0]: request.userInfo.username is that of KubeVirt's request for the pod; write it for VirtualMachines",
+		},
+		{"expressions", "", "validate: {cel: {expressions: [{expression: 'true'}]}}", of + "expressions in CEL are not rewritten; write it for VirtualMachines"},
+		{
+			"users", selecting("subjects: [{kind: User, name: ann}], "), zone,
+			of + "its match names users, and KubeVirt creates all pods of virtual machines; write it for VirtualMachines, with spec.template.spec.nodeSelector for spec.nodeSelector",
+		},
+		{
+			"deletions", "match: {any: [{resources: {kinds: [Pod], operations: [DELETE], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}", zone,
+			of + "its operations are others than the creation of pods; write it for VirtualMachines, with spec.template.spec.nodeSelector for spec.nodeSelector",
+		},
+		{
+			"names", "match: {any: [{resources: {kinds: [Pod], names: [a], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}", zone,
+			of + "its match names pods, and those of virtual machines have random names; write it for VirtualMachines, with spec.template.spec.nodeSelector for spec.nodeSelector",
+		},
+		{
+			"a label of the node", "match: {any: [{resources: {kinds: [Pod], selector: {matchLabels: {kubevirt.io: virt-launcher, kubevirt.io/nodeName: a}}}}]}", zone,
+			of + "its match has the label kubevirt.io/nodeName: KubeVirt sets keys below kubevirt.io/ that have the UID of the instance or its node; write it for VirtualMachines, with spec.template.spec.nodeSelector for spec.nodeSelector",
+		},
+		{
+			"an exclusion of another kind", launcherMatch + ", exclude: {any: [{resources: {kinds: [Service]}}]}", zone,
+			of + "its exclude has other kinds; write it for VirtualMachines, with spec.template.spec.nodeSelector for spec.nodeSelector",
+		},
+	} {
+		match := launcherMatch
+		if c.match != "" {
+			match = c.match
+		}
+		rule := "{name: r, " + match + ", " + c.rule + "}"
+		results := convert.Convert(environment(t), []*unstructured.Unstructured{launcherRules(t, rule)}, effective.AlwaysSet())
+		if n := results[0].Notes[0]; results[0].Policy != nil || n.Reason != convert.NoVirtualMachine || n.Message != none+c.want {
 			t.Errorf("%s: %q", c.name, n.Message)
 		}
-		rules := object.Object["spec"].(map[string]any)["rules"].([]any)
-		object.Object["spec"].(map[string]any)["rules"] = append(rules, map[string]any{"name": "other", "match": map[string]any{"any": []any{map[string]any{"resources": map[string]any{"kinds": pods}}}}, "validate": c.validate})
-		results = convert.Convert(environment(t), []*unstructured.Unstructured{object}, effective.AlwaysSet())
-		if n := results[0].Notes[0]; results[0].Policy != nil || n.Reason != convert.NoVirtualMachine || n.Message != strings.Replace(c.want, "; it selects", "; the rule r selects", 1) {
+		results = convert.Convert(environment(t), []*unstructured.Unstructured{launcherRules(t, rule, "{name: other, match: {any: [{resources: {kinds: [Pod]}}]}, "+c.rule+"}")}, effective.AlwaysSet())
+		if n := results[0].Notes[0]; results[0].Policy != nil || n.Reason != convert.NoVirtualMachine || n.Message != none+strings.Replace(c.want, "; it selects", "; the rule r selects", 1) {
 			t.Errorf("%s: with another rule: %q", c.name, n.Message)
+		}
+	}
+}
+
+// TestLauncherFields holds that each known field of the table is one of Pods, and that the documentation names it.
+func TestLauncherFields(t *testing.T) {
+	page, err := os.ReadFile("../../docs/policy-convert.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range convert.KnownPodPaths() {
+		typ := reflect.TypeFor[corev1.Pod]()
+		for _, step := range strings.Split(strings.TrimSuffix(strings.TrimSuffix(path, ".**"), ".*"), ".") {
+			for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
+				typ = typ.Elem()
+			}
+			if typ = fieldpath.Below(typ, step); typ == nil {
+				t.Errorf("%s: pods have no %s", path, step)
+				break
+			}
+		}
+		named := strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(path, ".**"), ".*"), "spec.volumes.", "spec.volumes[].")
+		for _, list := range []string{"spec.containers.", "spec.initContainers."} {
+			below, ok := strings.CutPrefix(path, list)
+			if ok {
+				named = strings.TrimSuffix(strings.TrimPrefix(below, "ports."), ".**")
+			}
+		}
+		if !bytes.Contains(page, []byte("`"+named+"`")) {
+			t.Errorf("docs/policy-convert.md does not name %s", named)
+		}
+	}
+}
+
+// podConstraint returns a template with a body of violation, and its constraint about pods of virtual machines.
+func podConstraint(t testing.TB, labels map[string]any, body, rest string) []*unstructured.Unstructured {
+	t.Helper()
+	r := regoTemplate{Name: "X", Rego: "package x\nviolation[{\"msg\": msg}] { " + body + "; msg := \"x\" }\n" + rest}
+	objects := r.objects(t)
+	if err := unstructured.SetNestedField(objects[1].Object, map[string]any{
+		"kinds": []any{map[string]any{"apiGroups": []any{""}, "kinds": []any{"Pod"}}}, "labelSelector": map[string]any{"matchLabels": labels},
+	}, "spec", "match"); err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// TestLauncherModules rewrites modules about pods of virtual machines, if they read only known fields.
+func TestLauncherModules(t *testing.T) {
+	of := map[string]any{"kubevirt.io": "virt-launcher"}
+	const pod = "input.review.object"
+	for _, c := range []struct {
+		name       string
+		labels     map[string]any
+		body, rest string
+		want       string
+	}{
+		{"a field", of, pod + `.spec.hostNetwork`, "", ""},
+		{"a name", of, `p := ` + pod + `; c := p.spec.containers[_]; c.securityContext.privileged`, "", ""},
+		{"a function", of, `bad(` + pod + `.spec)`, `bad(spec) { spec.hostPID }`, ""},
+		{"a rule", of, `c := all[_]; c.name == "x"`, `all[c] { c := ` + pod + `.spec.containers[_] }`, ""},
+		{"the namespace", of, pod + `.metadata.namespace == "a"`, "", ""},
+		{"a tier", map[string]any{"kubevirt.io": "virt-launcher", "tier": "gold"}, pod + `.spec.hostIPC`, "", ""},
+		{"an image", of, pod + `.spec.containers[_].image == "x"`, "", "spec.containers[].image: it depends on the release of KubeVirt and on its registry"},
+		{"an image by a name", of, `c := ` + pod + `.spec.containers[_]; c.image == "x"`, "", "spec.containers[].image: it depends on the release of KubeVirt and on its registry"},
+		{"an image by a function", of, `bad(` + pod + `.spec.containers[_])`, `bad(c) { c.image == "x" }`, "spec.containers[].image: it depends on the release of KubeVirt and on its registry"},
+		{"an image by a pattern", of, `bad(` + pod + `.spec.containers[_])`, `bad({"image": "x"}) = true`, "it reads spec.containers[] as a whole"},
+		{"a container", of, `sprintf("%v", [` + pod + `.spec.containers[0]]) == "x"`, "", "it reads spec.containers[] as a whole"},
+		{"two containers", of, `a := ` + pod + `.spec.containers[0]; b := ` + pod + `.spec.containers[1]; a == b`, "", "it reads spec.containers[] as a whole"},
+		{"the pod", of, `json.marshal(` + pod + `) == "x"`, "", "it reads the whole pod"},
+		{"a walk", of, `walk(` + pod + `, [["x"], 1])`, "", "it reads the whole pod"},
+		{"a computed field", of, `f := "image"; ` + pod + `.spec[f]`, "", "it reads fields of spec by a variable"},
+		{"an object as a pattern", of, `{"spec": s} = ` + pod + `; s`, "", "it reads the whole pod"},
+		{"the number of volumes", of, `count(` + pod + `.spec.volumes) > 3`, "", "the length of spec.volumes: the API server can add a volume with the token of the ServiceAccount"},
+		{"a limit by any name", of, pod + `.spec.containers[_].resources.requests[x] == "1"`, "", "it reads fields of spec.containers[].resources.requests by a variable"},
+		{"a default", of, pod + `.spec.schedulerName == "x"`, "", "spec.schedulerName: the API server sets it to default-scheduler where KubeVirt sets none"},
+		{"the namespace by a name", of, `m := ` + pod + `.metadata; m.namespace == "a"`, "", "it reads metadata.namespace by a variable: write input.review.object.metadata.namespace"},
+		{"the user", of, `input.review.userInfo.username == "a"`, "", "it reads input.review.userInfo.username, which is about KubeVirt's request for the pod"},
+		{"the old pod", of, `input.review.oldObject.spec.hostPID`, "", "it reads input.review.oldObject.spec.hostPID, which is about KubeVirt's request for the pod"},
+		{"the review", of, `r := input.review; r.object.spec.hostPID`, "", "it reads input.review as a whole, which has the request for the pod"},
+		{"a replaced input", of, `bad with input as {"review": ` + pod + `}`, `bad { input.review.x }`, ""},
+		{"a field that pods do not have", of, pod + `.spec.domain.cpu`, "", "it reads input.review.object.spec.domain.cpu, and pods have no such field"},
+		{
+			"a label of the node",
+			map[string]any{"kubevirt.io": "virt-launcher", "kubevirt.io/nodeName": "a"},
+			pod + `.spec.hostIPC`, "",
+			"its match has the label kubevirt.io/nodeName: KubeVirt sets keys below kubevirt.io/ that have the UID of the instance or its node",
+		},
+	} {
+		results := convert.Convert(environment(t), podConstraint(t, c.labels, c.body, c.rest), effective.AlwaysSet())
+		r := &results[len(results)-1]
+		if c.name == "a replaced input" { // any reason will do
+			if r.Policy != nil {
+				t.Errorf("%s: %s", c.name, r.Policy.Spec.Rego.Module)
+			}
+			continue
+		}
+		if c.want == "" {
+			if r.Policy == nil || !r.Complete() || strings.Contains(r.Policy.Spec.Rego.Module, "review") {
+				t.Errorf("%s: %v", c.name, r.Notes)
+			} else if compiled, problems := policies.Compile(environment(t), r.Policy, nil); compiled.Broken() != "" {
+				t.Errorf("%s: %v", c.name, problems)
+			}
+			continue
+		}
+		want := "it matches no VirtualMachine, VirtualMachineInstance or VirtualMachinePool; it selects pods of virtual machines, and is not rewritten: " + c.want + "; write it for VirtualMachines"
+		if n := r.Notes[0]; r.Policy != nil || n.Reason != convert.NoVirtualMachine || n.Message != want {
+			t.Errorf("%s: %q", c.name, n.Message)
 		}
 	}
 }

@@ -42,6 +42,8 @@ type original struct {
 	admitted bool
 	// denies reports whether the original is a rule with deny, which Kyverno evaluates at deletions too.
 	denies bool
+	// pods reports whether the original is about the pods of the virtual machines that it matches.
+	pods bool
 	// written is the rule in patterns, if the original is one.
 	written *Written
 	// module is in Rego v1; empty for an original in CEL.

@@ -69,6 +69,8 @@ type patterns struct {
 	names []string
 	// written is the rule that was read.
 	written *Written
+	// pods reports whether the object is the pod of a virtual machine.
+	pods bool
 }
 
 func newPatterns() *patterns {
@@ -538,6 +540,9 @@ func (p *patterns) wildKey(r ref, name string) (key string, like logic, ok bool)
 	if !isLabels(r) || !wild(name) {
 		return "", yes, false
 	}
+	if unknown := keyUnknown(r.steps, name); p.pods && unknown != "" {
+		p.fails(append(slices.Clone(r.steps), name), "%s", unknown)
+	}
 	key = "k"
 	for n := 2; slices.Contains(p.names, key); n++ {
 		key = fmt.Sprintf("k%d", n)
@@ -577,6 +582,16 @@ var simple = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 // child returns the value of a key.
 func (p *patterns) child(r ref, name string) (ref, bool) {
 	steps := append(slices.Clone(r.steps), name)
+	if p.pods {
+		row, unknown := podFieldOf(steps)
+		if unknown != "" {
+			p.fails(steps, "%s", unknown)
+			return ref{}, false
+		}
+		if known, ok := row.known(steps); ok {
+			return known, true
+		}
+	}
 	sure := r.path
 	if r.optional {
 		sure = r.sure

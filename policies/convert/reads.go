@@ -39,6 +39,11 @@ func (w *Written) reading(path []string, typ reflect.Type, values []any, counts 
 	if typ == nil {
 		return
 	}
+	if w.pods {
+		if path, values = podSource(path, values); path == nil {
+			return
+		}
+	}
 	at := strings.Join(path, ".")
 	i := slices.IndexFunc(w.reads, func(r read) bool { return strings.Join(r.path, ".") == at })
 	if i < 0 {

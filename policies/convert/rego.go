@@ -58,14 +58,25 @@ func (o *original) regoTemplate(template *templateSpec, constraint *unstructured
 		return errors.New("it has no code")
 	}
 	o.templateOperations(template)
-	t := &regoTranslation{o: o, names: map[string]string{}, taken: map[string]bool{}, removes: o.matches(policyv1alpha1.PolicyDelete)}
+	t := &regoTranslation{o: o, pods: o.pods, names: map[string]string{}, taken: map[string]bool{}, removes: o.matches(policyv1alpha1.PolicyDelete)}
 	if o.module, err = t.module(source); err != nil {
 		return err
 	}
 	o.action(spec)
 	parameters, _ := withDefaults(spec.Parameters, template.CRD.Spec.Validation.OpenAPIV3Schema).(map[string]any)
-	if modules, err := resolved(source); err == nil { // the others were translated in place
-		o.written = o.writtenModule(modules, parameters, spec)
+	modules, err := resolved(source) // the others were translated in place
+	if err != nil {
+		return err
+	}
+	var reads *regoReads
+	if o.written, reads = o.writtenModule(modules, parameters, spec); o.pods {
+		check := &regoPods{regoReads: reads}
+		if err := check.check(modules); err != nil {
+			return err
+		}
+		if check.everyKey {
+			o.differs("spec.rego.module", "it reads all labels or annotations: those with the UID of the instance have an empty one")
+		}
 	}
 	if !t.readsParams {
 		return nil
@@ -110,6 +121,8 @@ type regoTranslation struct {
 	renames bool
 	// details reports whether a violation has more than its message.
 	details, readsParams, readsObject bool
+	// pods reports whether the object is a pod of a virtual machine.
+	pods bool
 	// review is the name of the rule with the whole review; empty if nothing reads it.
 	review string
 	// helpers are the names of functions that Rego v1 does not have, by their old names.
@@ -466,6 +479,13 @@ func (t *regoTranslation) input(ref ast.Ref) (ast.Ref, error) {
 		t.readsParams = true
 		return below([]string{"params"}, ref[2:]), nil
 	case "review":
+		if t.pods && len(ref) == 2 {
+			return nil, errWholeReview
+		}
+		if t.pods && text(2) != "_unstable" {
+			path, rest, err := ofPod(ref, text(2))
+			return below(path, rest), err
+		}
 		if text(2) == "object" && t.removes {
 			t.readsObject = true
 			return append(ast.Ref{&ast.Term{Value: ast.Var(objectRule), Location: ref[0].Location}}, ref[3:]...), nil

@@ -33,16 +33,20 @@ type regoReads struct {
 	params map[string][]string
 }
 
-// writtenModule returns what the modules of a template read, for tests; nil if they match no VirtualMachine.
-func (o *original) writtenModule(modules []*ast.Module, parameters any, spec *constraintSpec) *Written {
-	w := &Written{Skipped: "false", Errors: "false", kind: apikinds.VirtualMachine, typ: reflect.TypeFor[v1.VirtualMachine]()}
-	for _, operation := range operations {
+// writtenModule returns what the modules of a template read, for tests, and how; nil if they match no VirtualMachine.
+func (o *original) writtenModule(modules []*ast.Module, parameters any, spec *constraintSpec) (*Written, *regoReads) {
+	w := &Written{Skipped: "false", Errors: "false", kind: apikinds.VirtualMachine, typ: reflect.TypeFor[v1.VirtualMachine](), pods: o.pods}
+	of := operations
+	if o.pods { // each pod is created
+		w.typ, of = podType, operations[:1]
+	}
+	for _, operation := range of {
 		if _, ok := o.matched[cell{policyv1alpha1.PolicyKind(w.kind), operation}]; ok {
 			w.operations = append(w.operations, operation)
 		}
 	}
 	if len(w.operations) == 0 {
-		return nil
+		return nil, nil
 	}
 	if len(spec.Match.Namespaces) > 0 {
 		w.namespace = literalOf(spec.Match.Namespaces[0])
@@ -79,7 +83,7 @@ func (o *original) writtenModule(modules []*ast.Module, parameters any, spec *co
 			}
 		}
 	}
-	return w
+	return w, r
 }
 
 // literalsOf adds the values of parameters.

@@ -54,13 +54,22 @@ type Written struct {
 	// namespace and labels are those of an object that the rule matches.
 	namespace string
 	labels    map[string]string
+	// pods reports whether the rule reads the pods of virtual machines.
+	pods bool
 }
+
+// Pods reports whether the original reads the pods of virtual machines. Its cases are about the virtual machines.
+func (w *Written) Pods() bool { return w.pods }
 
 // about returns what a rule was, with an object that its match selects.
 func (r *clusterRule) about(kind *apikinds.Machine) *Written {
-	w := &Written{Rule: r.Name, Skipped: "false", Errors: "false", kind: kind.Kind, typ: kind.Type}
+	w := &Written{Rule: r.Name, Skipped: "false", Errors: "false", kind: kind.Kind, typ: kind.Type, pods: r.Pods}
+	of := operations
+	if r.Pods { // each pod is created
+		w.typ, of = podType, operations[:1]
+	}
 	cells := r.cells(operations)
-	for _, operation := range operations {
+	for _, operation := range of {
 		if cells[cell{policyv1alpha1.PolicyKind(kind.Kind), operation}] {
 			w.operations = append(w.operations, operation)
 		}
@@ -95,6 +104,7 @@ func (r *clusterRule) translate(ignores bool) (made *translation, reason, proble
 		return &translation{rule: r}, "", ""
 	}
 	read := newPatterns()
+	read.pods = r.Pods
 	var validations []admissionregistrationv1.Validation
 	var variables []admissionregistrationv1.Variable
 	switch reason {
@@ -151,17 +161,14 @@ func (p *patterns) rule(r *clusterRule) []admissionregistrationv1.Validation {
 		if !kinds[policyv1alpha1.PolicyKind(kind.Kind)] {
 			continue
 		}
-		one, skipped := p.whole(r.Validate, kind.Type)
+		one, skipped := p.whole(r.Validate, p.root("object", &kind))
 		if holds != nil && holds.String() != one.String() {
 			p.fails(nil, "its kinds have other fields or defaults: write one rule for each kind")
 		}
 		if holds = &one; p.written == nil {
 			p.written = r.about(&kind)
 			p.written.Skipped = skipped.String()
-			p.written.patterns, _ = r.Validate.AnyPattern.([]any)
-			if r.Validate.Pattern != nil {
-				p.written.patterns = []any{r.Validate.Pattern}
-			}
+			p.written.writtenAs(r.Validate)
 		}
 	}
 	if len(p.problems) > 0 {
@@ -193,13 +200,28 @@ func (p *patterns) rule(r *clusterRule) []admissionregistrationv1.Validation {
 	return made
 }
 
-// whole returns when an object of a type does not fail the patterns of a rule, and when it is skipped.
-func (p *patterns) whole(v *clusterValidation, typ reflect.Type) (holds, skipped logic) {
+// writtenAs notes the patterns of a rule, for tests.
+func (w *Written) writtenAs(v *clusterValidation) {
+	all, _ := v.AnyPattern.([]any)
+	if v.Pattern != nil {
+		all = []any{v.Pattern}
+	}
+	if !w.pods {
+		w.patterns = all
+		return
+	}
+	for _, pattern := range all { // what is written is a VirtualMachine
+		w.readingPattern(nil, w.typ, pattern)
+	}
+}
+
+// whole returns when an object does not fail the patterns of a rule, and when it is skipped.
+func (p *patterns) whole(v *clusterValidation, root ref) (holds, skipped logic) {
 	if v.Pattern != nil && v.AnyPattern != nil {
 		p.fails(nil, "it has both pattern and anyPattern")
 		return yes, no
 	}
-	return p.patternsOf(ref{path: "object", typ: typ}, v.Pattern, v.AnyPattern)
+	return p.patternsOf(root, v.Pattern, v.AnyPattern)
 }
 
 // patternsOf returns when an object does not fail a pattern, or all of several, and when it is skipped.

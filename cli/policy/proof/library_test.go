@@ -37,6 +37,7 @@ type library struct {
 	Patterns   []libraryPolicy `json:"patterns"`
 	Conditions []libraryPolicy `json:"conditions"`
 	Loops      []libraryPolicy `json:"loops"`
+	Pods       []libraryPolicy `json:"pods"`
 	Rego       []libraryPolicy `json:"rego"`
 	Others     []libraryPolicy `json:"others"`
 }
@@ -60,9 +61,10 @@ type libraryPolicy struct {
 	Version                 string   `json:"version,omitempty"`
 	Libs                    []string `json:"libs,omitempty"`
 	Parameters              any      `json:"parameters,omitempty"`
-	// Kinds and Rule are a rule as it is.
-	Kinds []string       `json:"kinds,omitempty"`
-	Rule  map[string]any `json:"rule,omitempty"`
+	// Kinds and Rule are a rule as it is. Selects are the labels of its match.
+	Kinds   []string          `json:"kinds,omitempty"`
+	Selects map[string]string `json:"selects,omitempty"`
+	Rule    map[string]any    `json:"rule,omitempty"`
 }
 
 // long replaces the short forms of paths.
@@ -139,6 +141,9 @@ func (p *libraryPolicy) rule(t testing.TB) map[string]any {
 	if p.Kinds != nil {
 		resources["kinds"] = p.Kinds
 	}
+	if p.Selects != nil {
+		resources["selector"] = map[string]any{"matchLabels": p.Selects}
+	}
 	rule["match"] = map[string]any{"any": []any{map[string]any{"resources": resources}}}
 	if p.Context != nil {
 		rule["context"] = longIn(t, p.Context)
@@ -212,7 +217,11 @@ func (p *libraryPolicy) objects(t testing.TB) []*unstructured.Unstructured {
 		if p.Operations != nil {
 			target["operations"] = p.Operations
 		}
-		spec := map[string]any{"match": map[string]any{"kinds": []any{map[string]any{"apiGroups": []any{"kubevirt.io"}, "kinds": []any{"VirtualMachine"}}}}}
+		match := map[string]any{"kinds": []any{map[string]any{"apiGroups": []any{"kubevirt.io"}, "kinds": []any{"VirtualMachine"}}}}
+		if p.Selects != nil {
+			match = map[string]any{"kinds": []any{map[string]any{"apiGroups": []any{""}, "kinds": []any{"Pod"}}}, "labelSelector": map[string]any{"matchLabels": p.Selects}}
+		}
+		spec := map[string]any{"match": match}
 		if p.Parameters != nil {
 			spec["parameters"] = p.Parameters
 		}
@@ -250,7 +259,7 @@ func libraryPolicies(t testing.TB) []libraryPolicy {
 	if err := yaml.UnmarshalStrict(data, &all); err != nil {
 		t.Fatal(err)
 	}
-	return slices.Concat(all.Patterns, all.Conditions, all.Loops, all.Rego, all.Others)
+	return slices.Concat(all.Patterns, all.Conditions, all.Loops, all.Pods, all.Rego, all.Others)
 }
 
 // classOf returns the class of what a policy became.
@@ -353,8 +362,8 @@ func TestLibrary(t *testing.T) {
 		if len(found) == 0 {
 			continue
 		}
-		for _, c := range found {
-			question.Requests = append(question.Requests, proof.Review(c.Case)["request"])
+		for i := range found {
+			question.Requests = append(question.Requests, proof.Review(&found[i])["request"])
 		}
 		asked[engine].Policies = append(asked[engine].Policies, question)
 		answers, digest := known[engine][p.Name], question.digest(t)

@@ -47,17 +47,26 @@ type Case struct {
 	Result Result
 	// Violations is the number of findings.
 	Violations int
+	// Pod is the pod of the virtual machine, if the original is about pods.
+	Pod map[string]any
 }
 
 // evaluation evaluates a policy, and where its original has an error or is skipped.
 type evaluation struct {
 	policy, errors, skipped *policies.Set
+	// pods are those of virtual machines; nil if the original is not about pods.
+	pods *pods
 }
 
 // evaluationOf compiles a policy.
 func evaluationOf(env *cel.Environment, r *convert.Result) (*evaluation, error) {
 	e := &evaluation{}
 	var err error
+	if r.Written.Pods() {
+		if e.pods, err = newPods(); err != nil {
+			return nil, err
+		}
+	}
 	if e.policy, err = compiled(env, r.Policy); err != nil {
 		return nil, err
 	}
@@ -101,7 +110,7 @@ func Cases(ctx context.Context, env *cel.Environment, r *convert.Result) ([]Case
 		return nil, err
 	}
 	derived, err := r.Written.Cases(func(c convert.Case) (bool, error) {
-		d, _, ok := documents(c)
+		d, _, ok := e.documents(ctx, c)
 		return ok && ctx.Err() == nil && len(e.policy.Evaluate(d, at)) > 0, context.Cause(ctx)
 	})
 	if err != nil {
@@ -121,7 +130,7 @@ func Results(ctx context.Context, env *cel.Environment, r *convert.Result, cases
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if d, _, ok := documents(all[i].Case); ok {
+		if d, _, ok := e.documents(ctx, all[i].Case); ok {
 			all[i].Result, all[i].Violations = e.result(d)
 		}
 	}
@@ -136,11 +145,17 @@ func (e *evaluation) evaluated(ctx context.Context, derived []convert.Case) ([]C
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		d, normal, ok := documents(c)
+		d, normal, ok := e.documents(ctx, c)
 		if !ok {
 			continue
 		}
 		one := Case{Case: normal}
+		if e.pods != nil {
+			var err error
+			if one.Pod, err = e.pods.created(d); err != nil {
+				continue
+			}
+		}
 		key, err := json.Marshal([]any{normal.Object, normal.OldObject, normal.Operation, normal.User})
 		digest := sha256.Sum256(key)
 		if err != nil || known[digest] {
@@ -167,7 +182,7 @@ func compiled(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy)
 
 // documents returns what policies read of a request, and the request in the form of the API, which leaves out empty lists. It is
 // false if an object is no VirtualMachine.
-func documents(c convert.Case) (d *cel.Documents, normal convert.Case, ok bool) {
+func (e *evaluation) documents(ctx context.Context, c convert.Case) (d *cel.Documents, normal convert.Case, ok bool) {
 	d = &cel.Documents{Kind: "VirtualMachine", Facts: platform.Defaults(platform.Settings{}), Requester: cmp.Or(c.User, policytest.DefaultUser)}
 	d.Request = cel.Request{Operation: cmp.Or(c.Operation, "CREATE")}
 	d.Request.UserInfo.Username = d.Requester
@@ -190,6 +205,9 @@ func documents(c convert.Case) (d *cel.Documents, normal convert.Case, ok bool) 
 		return true
 	}
 	ok = set(&c.OldObject, &d.OldObject) && set(&c.Object, &d.Object)
+	if ok && e.pods != nil {
+		ok = e.pods.preview(ctx, d)
+	}
 	return d, c, ok
 }
 
@@ -315,6 +333,9 @@ type kyvernoTest struct {
 	Policies   []string            `json:"policies"`
 	Resources  []string            `json:"resources"`
 	Results    []kyvernoResult     `json:"results"`
+
+	// kind is that of the resources.
+	kind string
 }
 
 // kyvernoResult expects one result of several objects.
@@ -343,7 +364,11 @@ func (w *Written) kyverno(original *unstructured.Unstructured, r *convert.Result
 		if c.OldObject != nil || c.User != "" || c.Result == Error { // Kyverno's tests have only creations by one user, without errors
 			continue
 		}
-		object := runtime.DeepCopyJSON(c.Object)
+		object, kind := runtime.DeepCopyJSON(c.Object), "VirtualMachine"
+		if c.Pod != nil {
+			object, kind = runtime.DeepCopyJSON(c.Pod), "Pod"
+		}
+		test.kind = kind
 		metadata, _ := object["metadata"].(map[string]any)
 		if r.Written.ByNamespace {
 			metadata["name"] = fmt.Sprintf("case-%d", i+1)
@@ -359,7 +384,7 @@ func (w *Written) kyverno(original *unstructured.Unstructured, r *convert.Result
 	}
 	for _, result := range []Result{Pass, Fail, Skip} {
 		if len(byResult[result]) > 0 {
-			test.Results = append(test.Results, kyvernoResult{Policy: name, Rule: r.Written.Rule, Kind: "VirtualMachine", Resources: byResult[result], Result: result})
+			test.Results = append(test.Results, kyvernoResult{Policy: name, Rule: r.Written.Rule, Kind: test.kind, Resources: byResult[result], Result: result})
 		}
 	}
 	content, err := yaml.Marshal(test)
@@ -406,7 +431,7 @@ func (w *Written) gator(template, constraint *unstructured.Unstructured) error {
 		return err
 	}
 	for i, c := range w.Cases {
-		content, err := yaml.Marshal(Review(c.Case))
+		content, err := yaml.Marshal(Review(&w.Cases[i]))
 		if err != nil {
 			return err
 		}
@@ -427,18 +452,21 @@ func (w *Written) gator(template, constraint *unstructured.Unstructured) error {
 	return w.file("gator-suite.yaml", content)
 }
 
-// Review returns the AdmissionReview of a request.
-func Review(c convert.Case) map[string]any {
+// Review returns the AdmissionReview of a request to the original engine.
+func Review(c *Case) map[string]any {
+	kind, resource, newer := map[string]any{"group": "kubevirt.io", "version": "v1", "kind": "VirtualMachine"}, "virtualmachines", c.Object
+	if c.Pod != nil {
+		kind, resource, newer = map[string]any{"group": "", "version": "v1", "kind": "Pod"}, "pods", c.Pod
+	}
 	request := map[string]any{
-		"uid": "00000000-0000-0000-0000-000000000000", "operation": cmp.Or(c.Operation, "CREATE"),
-		"kind":     map[string]any{"group": "kubevirt.io", "version": "v1", "kind": "VirtualMachine"},
-		"resource": map[string]any{"group": "kubevirt.io", "version": "v1", "resource": "virtualmachines"},
+		"uid": "00000000-0000-0000-0000-000000000000", "operation": cmp.Or(c.Operation, "CREATE"), "kind": kind,
+		"resource": map[string]any{"group": kind["group"], "version": "v1", "resource": resource},
 		"userInfo": map[string]any{"username": cmp.Or(c.User, policytest.DefaultUser)},
 	}
 	for _, of := range []struct {
 		field  string
 		object map[string]any
-	}{{"oldObject", c.OldObject}, {"object", c.Object}} { // the name is that of the object, if there is one
+	}{{"oldObject", c.OldObject}, {"object", newer}} { // the name is that of the object, if there is one
 		if of.object != nil {
 			metadata, _ := of.object["metadata"].(map[string]any)
 			request[of.field], request["name"], request["namespace"] = of.object, metadata["name"], metadata["namespace"]

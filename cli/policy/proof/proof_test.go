@@ -285,6 +285,54 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// TestWritePods writes the files of a rule about pods: the engine gets the pods, and the suite the virtual machines.
+func TestWritePods(t *testing.T) {
+	env, err := cel.NewEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	original := filepath.Join(t.TempDir(), "original.yaml")
+	if err := os.WriteFile(original, []byte(`apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: zones}
+spec:
+  validationFailureAction: Enforce
+  rules:
+  - name: zone
+    match: {any: [{resources: {kinds: [Pod], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}
+    validate: {message: a zone is required, pattern: {spec: {nodeSelector: {zone: "a | b"}, schedulerName: default-scheduler}}}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	originals, results := converted(t, env, original)
+	directory := filepath.Join(t.TempDir(), "rule")
+	w, err := proof.Write(t.Context(), env, directory, originals[0], &results[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(w.Cases) < 8 || w.Left > 0 {
+		t.Errorf("%d cases, %d left out", len(w.Cases), w.Left)
+	}
+	for name, parts := range map[string][]string{
+		"suite.yaml":        {"kind: VirtualMachine", "verdict: denied", "verdict: allowed", "zone: b"},
+		"resources.yaml":    {"kind: Pod", "schedulerName: default-scheduler", "kubevirt.io: virt-launcher", "zone: b", "kubevirt.io/schedulable: \"true\""},
+		"kyverno-test.yaml": {"kind: Pod", "- case-1/virt-launcher-sample-x1x1x", "result: pass", "result: fail"},
+	} {
+		data, err := os.ReadFile(filepath.Join(directory, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range parts {
+			if !strings.Contains(string(data), part) {
+				t.Errorf("%s has no %q", name, part)
+			}
+		}
+		if name == "resources.yaml" && strings.Contains(string(data), "kind: VirtualMachine\n") {
+			t.Errorf("resources.yaml has virtual machines")
+		}
+	}
+}
+
 // ending is a context that ends after a number of calls of Err.
 type ending struct {
 	context.Context

@@ -1,0 +1,312 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/virtward/virtward/texts"
+)
+
+// regoPods checks that modules read only known fields of pods. It follows values as regoReads does, and fails where it cannot.
+type regoPods struct {
+	*regoReads
+
+	problem error
+	// everyKey reports whether a module reads all labels or annotations.
+	everyKey bool
+}
+
+func (p *regoPods) fails(format string, values ...any) {
+	if p.problem == nil {
+		p.problem = fmt.Errorf(format, values...)
+	}
+}
+
+// check returns why modules about pods have no equivalent.
+func (p *regoPods) check(modules []*ast.Module) error {
+	known := p.followed()
+	for _, m := range modules {
+		for _, rule := range m.Rules {
+			p.rule = m.Package.Path.String() + "." + nameOfRule(rule)
+			p.read(rule, false)
+		}
+	}
+	if p.followed() != known || slices.ContainsFunc(slices.Collect(maps.Values(p.aliases)), func(paths [][]string) bool { return len(paths) >= maxAliases }) {
+		p.fails("its values cannot be followed through that many rules")
+	}
+	for _, m := range modules {
+		for _, first := range m.Rules {
+			p.rule = m.Package.Path.String() + "." + nameOfRule(first)
+			for rule := first; rule != nil; rule = rule.Else {
+				p.head(rule.Head, nameOfRule(first) == violationRule)
+				p.body(rule.Body)
+			}
+		}
+	}
+	return p.problem
+}
+
+// followed is how many values of names and rules are known.
+func (p *regoPods) followed() (n int) {
+	for _, paths := range p.aliases {
+		n += len(paths)
+	}
+	return n
+}
+
+// head checks what a rule returns. Of a violation, only the message stays.
+func (p *regoPods) head(head *ast.Head, violation bool) {
+	if element, ok := keyOf(head).(ast.Object); ok && violation && element.Get(ast.StringTerm("msg")) != nil {
+		p.term(element.Get(ast.StringTerm("msg")), false)
+		return
+	}
+	for _, term := range []*ast.Term{head.Key, head.Value} {
+		if term != nil {
+			p.term(term, !violation)
+		}
+	}
+}
+
+// keyOf is the value of the key of a head; nil if it has none.
+func keyOf(head *ast.Head) ast.Value {
+	if head.Key == nil {
+		return nil
+	}
+	return head.Key.Value
+}
+
+func (p *regoPods) body(body ast.Body) {
+	for _, e := range body {
+		p.expression(e)
+	}
+}
+
+// expression checks an expression. A field that has unknown ones below it can get a name, be an argument of a function of the template,
+// or be tested for its presence.
+func (p *regoPods) expression(e *ast.Expr) {
+	if len(e.With) > 0 {
+		p.fails("it has a with, which replaces the input")
+	}
+	switch terms := e.Terms.(type) {
+	case *ast.Term:
+		p.term(terms, true)
+	case *ast.SomeDecl:
+		for _, symbol := range terms.Symbols {
+			p.term(symbol, false)
+		}
+	case *ast.Every:
+		p.term(terms.Domain, true)
+		p.body(terms.Body)
+	case []*ast.Term:
+		if e.IsAssignment() || e.IsEquality() {
+			left, right := e.Operand(0), e.Operand(1)
+			_, names := left.Value.(ast.Var)
+			_, named := right.Value.(ast.Var)
+			flows := names != named || names && e.IsAssignment() // two names that have values are compared
+			p.term(left, flows)
+			p.term(right, flows)
+			return
+		}
+		p.call(terms)
+	}
+}
+
+// call checks the arguments of a function.
+func (p *regoPods) call(terms []*ast.Term) {
+	name := terms[0].String()
+	params := p.params[name]
+	for i, term := range terms[1:] {
+		flows := i < len(params) && params[i] != "" || strings.HasPrefix(name, "internal.member_") && i == len(terms)-2 || name == "object.get" && i == 0
+		if name == ast.Count.Name {
+			flows = true
+			for _, path := range p.paths(term) {
+				if unknown := countUnknown(path); unknown != "" {
+					p.fails("the length of %s: %s", printedPath(path), unknown)
+				}
+			}
+		}
+		p.term(term, flows)
+	}
+}
+
+// term checks a term. Without flows, all that is below its value must be known.
+func (p *regoPods) term(term *ast.Term, flows bool) {
+	switch v := term.Value.(type) {
+	case ast.Ref:
+		for _, step := range v[1:] {
+			switch step.Value.(type) {
+			case ast.String, ast.Var, ast.Number:
+			default:
+				p.term(step, false)
+			}
+		}
+		p.reference(v)
+	case ast.Call:
+		p.call(v)
+	case *ast.ArrayComprehension:
+		p.term(v.Term, flows)
+		p.body(v.Body)
+	case *ast.SetComprehension:
+		p.term(v.Term, flows)
+		p.body(v.Body)
+	case *ast.ObjectComprehension:
+		p.term(v.Key, false)
+		p.term(v.Value, false)
+		p.body(v.Body)
+	case *ast.Array:
+		v.Foreach(func(one *ast.Term) { p.term(one, false) })
+		return
+	case ast.Set:
+		v.Foreach(func(one *ast.Term) { p.term(one, false) })
+		return
+	case ast.Object:
+		v.Foreach(func(key, value *ast.Term) { p.term(key, false); p.term(value, false) })
+		return
+	}
+	for _, path := range p.paths(term) {
+		p.path(path, flows)
+	}
+}
+
+// reference checks the steps of a reference to a pod.
+func (p *regoPods) reference(ref ast.Ref) {
+	of, steps := p.beginning(ref)
+	for i, step := range steps {
+		for _, path := range of {
+			p.step(ref, path, step)
+		}
+		of = p.regoReads.below(of, steps[i:i+1])
+	}
+	for _, path := range of {
+		if row, _ := podFieldOf(path); row != nil && row.reading != "" && !ref.Equal(namespaceOfPod) {
+			p.fails("it reads %s by a variable: write %s", printedPath(path), namespaceOfPod)
+		}
+	}
+}
+
+// beginning is what the first part of a reference can be, and the steps below it.
+func (p *regoPods) beginning(ref ast.Ref) (of [][]string, steps []*ast.Term) {
+	name, _ := ref[0].Value.(ast.Var)
+	switch {
+	case name == "input" && ref.HasPrefix(reviewObject):
+		return [][]string{{}}, ref[3:]
+	case name == "input":
+		return nil, nil
+	case name != "data":
+		return p.aliases[p.local(name)], ref[1:]
+	}
+	for n := len(ref); n > 1; n-- {
+		if of = p.aliases[ref[:n].String()]; len(of) > 0 {
+			return of, ref[min(n+1, len(ref)):] // the first step selects an element of the set
+		}
+	}
+	return nil, nil
+}
+
+// step checks one step below a field.
+func (p *regoPods) step(ref ast.Ref, path []string, step *ast.Term) {
+	typ, ok := p.typeAt(path)
+	if !ok {
+		return
+	}
+	_, isName := step.Value.(ast.String)
+	switch {
+	case typ.Kind() == reflect.Slice && !opaque(typ) && !isName:
+	case typ.Kind() == reflect.Map && !isName && anyKey(path):
+		p.everyKey = true
+	case !isName:
+		p.fails("it reads fields of %s by a variable", printedPath(path))
+	case typ.Kind() == reflect.Struct && belowOf(typ, stringOf(step)) == nil:
+		p.fails("it reads %s, and pods have no such field", texts.Shorten(ref.String(), maxQuoted))
+	}
+}
+
+// reviewObject is the object in Gatekeeper's modules, and namespaceOfPod its namespace.
+var (
+	reviewObject   = ast.MustParseRef("input.review.object")
+	namespaceOfPod = ast.MustParseRef("input.review.object.metadata.namespace")
+)
+
+// stringOf is the text of a term; empty if it is none.
+func stringOf(term *ast.Term) string {
+	text, _ := term.Value.(ast.String)
+	return string(text)
+}
+
+// anyKey reports whether each key of a map is known but those that are listed.
+func anyKey(path []string) bool {
+	at := strings.Join(path, ".") + ".*"
+	return slices.ContainsFunc(rowsOfPods, func(f podField) bool { return f.path == at })
+}
+
+// path checks a field. Without flows, all that is below it must be known.
+func (p *regoPods) path(path []string, flows bool) {
+	if len(path) == 0 {
+		if !flows {
+			p.fails("it reads the whole pod")
+		}
+		return
+	}
+	row, unknown := podFieldOf(path)
+	switch {
+	case unknown != "":
+		p.fails("%s: %s", printedPath(path), unknown)
+	case row != nil && row.byDefault != "":
+		p.fails("%s: the API server sets it to %s where KubeVirt sets none", printedPath(path), row.byDefault)
+	case row == nil && anyKey(path):
+		p.everyKey = p.everyKey || !flows
+	case row == nil && !flows:
+		p.fails("it reads %s as a whole", printedPath(path))
+	}
+}
+
+// printedPath is a path for messages.
+func printedPath(path []string) string {
+	return texts.Shorten(strings.ReplaceAll(strings.Join(path, "."), "."+everyElement, everyElement), maxQuoted)
+}
+
+// errWholeReview is the reason for modules about pods that read the whole review.
+var errWholeReview = errors.New("it reads input.review as a whole, which has the request for the pod")
+
+// ofPod is what a reference to the review of a pod becomes.
+func ofPod(ref ast.Ref, field string) ([]string, ast.Ref, error) {
+	switch {
+	case ref.Equal(namespaceOfPod) || field == "namespace":
+		return []string{"request", "namespace"}, nil, nil
+	case field == "object":
+		return []string{"pod"}, ref[3:], nil
+	}
+	return nil, nil, fmt.Errorf("it reads %s, which is about KubeVirt's request for the pod", texts.Shorten(ref.String(), maxQuoted))
+}
+
+// moveLaunchers makes a constraint about pods of virtual machines one about virtual machines, whose labels are still those of the pods.
+// It is false for a constraint about others. The problem says why it cannot be moved.
+func (s *constraintSpec) moveLaunchers() (ok bool, problem string) {
+	m := &s.Match
+	if len(m.Kinds) == 0 || slices.ContainsFunc(m.Kinds, func(k constraintKinds) bool {
+		return !slices.Equal(k.Kinds, []string{"Pod"}) || slices.ContainsFunc(k.APIGroups, func(group string) bool { return group != "" && group != "*" })
+	}) {
+		return false, ""
+	}
+	rest, ok := withoutLauncher(m.LabelSelector)
+	switch {
+	case !ok:
+		return false, ""
+	case m.Name != "" && m.Name != "*" && m.Name != launcherValue+"*" && m.Name != launcherValue+"-*":
+		return true, "its match names pods, and those of virtual machines have random names"
+	}
+	for _, key := range selectedKeys(rest) {
+		if _, unknown := podFieldOf([]string{"metadata", "labels", key}); unknown != "" {
+			return true, "its match has the label " + texts.Shorten(key, maxQuoted) + ": " + unknown
+		}
+	}
+	m.Name, m.LabelSelector = "", rest
+	m.Kinds = []constraintKinds{{APIGroups: []string{"kubevirt.io"}, Kinds: []string{"VirtualMachine", "VirtualMachineInstance"}}}
+	return true, ""
+}
