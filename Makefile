@@ -152,6 +152,7 @@ test: build sandbox-binaries $(BIN)/tools/helm $(BIN)/tools/release ## Run every
 	.ci/progress "running the attacks, 3 of 3: $(DURATION_attacks)" $(TEST) -count=1 ./test/attack
 	cd test/monitoring && $(CURDIR)/.ci/progress "running the alerts and dashboards" $(TEST) -count=1 ./...
 	go test -C tools/release -vet=off ./images
+	cd test/compare/kyverno && $(CURDIR)/.ci/progress "running Kyverno's engine" go run ./patterns $(CURDIR)/policies/convert/testdata/kyverno/patterns.json
 
 .PHONY: bench
 bench: build sandbox-binaries $(BIN)/tools/helm $(BIN)/tools/benchstat ## Run the benchmarks and compare them with the previous run
