@@ -38,16 +38,17 @@ func quickFixes(s *server, d *document, p *protocol.TextDocumentParams) any {
 				Edit: protocol.WorkspaceEdit{Changes: map[string][]protocol.TextEdit{d.uri: {{Range: s.rangeOf(d.Text, span), NewText: replacement}}}},
 			})
 		}
-		if fix.Name != "" && f.Key.To > f.Key.From {
+		if span, ok := wordAt(d.String(), at, fix.Word); ok {
+			add("Replace "+fix.Word+" with "+fix.Name, span, fix.Name)
+			continue
+		}
+		if fix.Name != "" && fix.Word == "" && f.Key.To > f.Key.From {
 			add("Rename the field to "+fix.Name, f.Key, fix.Name)
 		}
-		for _, value := range fix.Values {
+		for _, value := range valuesOf(&fix) {
 			if f.Value.To > f.Value.From && !f.Block {
-				add("Set the value to "+value, f.Value, inYAML(value))
+				add("Set the value to "+value.title, f.Value, value.inYAML)
 			}
-		}
-		if fix.Literal != "" && f.Value.To > f.Value.From && !f.Block {
-			add("Set the value to "+fix.Literal, f.Value, fix.Literal)
 		}
 		if span, left, ok := without(o, d.String(), f); fix.Remove && ok {
 			add("Remove the field", span, left)
@@ -55,6 +56,41 @@ func quickFixes(s *server, d *document, p *protocol.TextDocumentParams) any {
 	}
 	return actions
 }
+
+// scalar is a value that a field can have.
+type scalar struct{ title, inYAML string }
+
+// valuesOf are the values that a fix offers.
+func valuesOf(fix *analysis.Fix) (all []scalar) {
+	for _, value := range fix.Values {
+		all = append(all, scalar{value, inYAML(value)})
+	}
+	if fix.Literal != "" {
+		all = append(all, scalar{fix.Literal, fix.Literal})
+	}
+	return all
+}
+
+// maxBefore bounds what can be between the position of an error and the word that it is about, such as .? before a field, in bytes.
+const maxBefore = 8
+
+// wordAt returns the place of a word at or behind a position, before which there are only a dot, a question mark and spaces.
+func wordAt(content string, at int, word string) (span outline.Span, ok bool) {
+	if word == "" {
+		return span, false
+	}
+	rest := content[at:]
+	from := min(len(rest), maxBefore)
+	from -= len(strings.TrimLeft(rest[:from], ".? "))
+	after, ok := strings.CutPrefix(rest[from:], word)
+	if !ok || wordBegins.MatchString(after) {
+		return span, false
+	}
+	return outline.Span{From: at + from, To: at + from + len(word)}, true
+}
+
+// wordBegins is for a text that begins with a part of a word.
+var wordBegins = regexp.MustCompile(`^[A-Za-z0-9_]`)
 
 // without returns what is replaced to remove a field. An object without another field is left as {}: without a value, it would be null.
 func without(o *outline.Outline, content string, f outline.Field) (span outline.Span, left string, ok bool) {

@@ -160,6 +160,7 @@ func TestInlayHints(t *testing.T) {
 }
 
 func TestQuickFixes(t *testing.T) {
+	const expression = "apiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicy\nmetadata: {name: a}\nspec:\n  enforcement: Deny\n  params: {values: {cores: 2}}\n  validations:\n  - message: m\n    expression: |-\n      true &&\n      $\n"
 	s := start(t, "")
 	for i, c := range []struct{ name, content, title, want string }{
 		{"an unknown field", strings.Replace(vm, "runStrategy", "runStratgy", 1), "Rename the field to runStrategy", vm},
@@ -168,6 +169,9 @@ func TestQuickFixes(t *testing.T) {
 		{"a field that is not valid", strings.Replace(vm, "        devices:", "        launchSecurity: # both\n          sev: {}\n          # one of them\n\n          snp: {}\n        # devices\n        devices:", 1), "Remove the field", strings.Replace(vm, "        devices:", "        # devices\n        devices:", 1)},
 		{"a list that is not valid", strings.Replace(vm, "        devices:", "        devices:\n          panicDevices:\n          - {}\n          - model: hyperv", 1) + "      architecture: s390x\n", "Remove the field", vm + "      architecture: s390x\n"},
 		{"the only field of an object", strings.Replace(vm, "        devices:", "        firmware: # of the guest\n          bootloader:\n            bios: {}\n        devices:", 1) + "      architecture: arm64\n", "Remove the field", strings.Replace(vm, "        devices:", "        firmware: # of the guest\n          bootloader: {}\n        devices:", 1) + "      architecture: arm64\n"},
+		{"a field in an expression", strings.Replace(expression, "$", "vm.spec.?evictionStrateg.orValue('') == '🇫🇷'", 1), "Replace evictionStrateg with evictionStrategy", strings.Replace(expression, "$", "vm.spec.?evictionStrategy.orValue('') == '🇫🇷'", 1)},
+		{"a field in a line of an expression", strings.Replace(expression, "$", "'🇫🇷' != '' && vm.spec.domian.cpu.cores == 2", 1), "Replace domian with domain", strings.Replace(expression, "$", "'🇫🇷' != '' && vm.spec.domain.cpu.cores == 2", 1)},
+		{"a variable of an expression", strings.Replace(expression, "$", "prams.cores == 2", 1), "Replace prams with params", strings.Replace(expression, "$", "params.cores == 2", 1)},
 	} {
 		uri := "untitled:fix"
 		s.open(uri, i+1, c.content)

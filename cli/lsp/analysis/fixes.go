@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,8 @@ type Fix struct {
 	Name    string
 	Values  []string
 	Literal string
+	// Word is the word in an expression, at the position, instead of which Name was meant; empty if the field has another name.
+	Word string
 	// Remove reports whether the object is valid without the field.
 	Remove bool
 }
@@ -63,14 +66,20 @@ func meant(message string) string {
 	return name
 }
 
-// misspelt returns the fix of a problem of a policy or another configuration whose field has another name.
+// misspelt returns the fix of a problem of a policy or another configuration: a field, or one in an expression, has another name.
 func misspelt(p *policytest.Problem) (fix Fix, ok bool) {
 	fix = Fix{Position: manifests.Position{Line: p.Line, Column: p.Column}, Rule: p.Rule, Field: p.Field}
 	if strings.HasPrefix(p.Message, "unknown field: ") {
 		fix.Name = meant(p.Message)
 	}
+	if parts := inExpression.FindStringSubmatch(p.Message); parts != nil {
+		fix.Word, fix.Name = parts[1], parts[2]
+	}
 	return fix, fix.Name != ""
 }
+
+// inExpression finds in an error of CEL what is written, and what was probably meant.
+var inExpression = regexp.MustCompile(`(?:undefined field|undeclared reference to) '(\w+)'.*; did you mean '(\w+)'\?`)
 
 // quotedList returns the texts of a list in quotes.
 func quotedList(list string) (all []string) {
