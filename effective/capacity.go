@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/launcher"
 	"github.com/virtward/virtward/migrations"
@@ -213,11 +212,10 @@ func topologyHints(in *Input, vmi *v1.VirtualMachineInstance) *v1.TopologyHints 
 		return in.VMI.Status.TopologyHints
 	}
 	nodes := cmp.Or(in.PolicyNodes, in.Nodes)
-	if nodes == nil || vmi.Spec.Architecture != architectures.AMD64 || launcher.TSCField(&vmi.Spec) == "" {
+	if nodes == nil {
 		return nil
 	}
-	hz := nodes.TSCFrequency(in.Facts.Configuration.DeveloperConfiguration.MinimumClusterTSCFrequency)
-	return &v1.TopologyHints{TSCFrequency: &hz}
+	return nodes.TopologyHints(&vmi.Spec, in.Facts.Configuration.DeveloperConfiguration.MinimumClusterTSCFrequency)
 }
 
 // claimsOf has the access modes of the claims that were gathered.

@@ -37,6 +37,8 @@ type Cluster struct {
 	// NetworkResources are the device resources of NetworkAttachmentDefinitions, by NAMESPACE/NAME. A definition
 	// without one has an empty resource.
 	NetworkResources map[string]string
+	// DeviceClaims are the names of the ResourceClaims of the namespace whose nodes are known.
+	DeviceClaims map[string]bool
 	// ConfigMaps are the names of those that exist in the namespace.
 	ConfigMaps []string
 	// StateClaim is the name of the claim with the persistent state of the virtual machine; empty if there is none.

@@ -114,7 +114,9 @@ func (s *subject) podSpec() corev1.PodSpec {
 		spec.ResourceClaims = append(spec.ResourceClaims, corev1.PodResourceClaim{
 			Name: claim.Name, ResourceClaimName: claim.ResourceClaimName, ResourceClaimTemplateName: claim.ResourceClaimTemplateName,
 		})
-		s.assume("a node can allocate the devices of the ResourceClaim " + claim.Name + " of spec.resourceClaims")
+		if name := claim.ResourceClaimName; name == nil || !s.Cluster.DeviceClaims[*name] {
+			s.assume("a node can allocate the devices of the ResourceClaim " + claim.Name + " of spec.resourceClaims")
+		}
 	}
 	return spec
 }

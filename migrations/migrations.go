@@ -92,7 +92,7 @@ type Result struct {
 	// Targets are the nodes that can take it, at most MaxTargets, and TargetCount is how many there are.
 	Targets     []string `json:"targets,omitempty"`
 	TargetCount int      `json:"targetCount"`
-	// NotChecked are the objects that decide about the nodes too, but are not read, such as ResourceClaims.
+	// NotChecked are the objects that decide about the nodes too, but no check reads, such as ResourceClaims that are not allocated.
 	NotChecked []string `json:"notChecked,omitempty"`
 	// Groups are the reasons of the other nodes.
 	Groups []placement.Group `json:"groups,omitempty"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -102,6 +103,29 @@ func cluster(t *testing.T, machines ...migrations.Machine) *placement.Cluster {
 		c.Pods = append(c.Pods, m.Pod)
 	}
 	return c
+}
+
+// TestDeviceClaims: an instance moves only to nodes on which the devices of its ResourceClaims are.
+func TestDeviceClaims(t *testing.T) {
+	m := machine(t, "db", `{domain: {cpu: {model: Penryn}}, resourceClaims: [{name: a, resourceClaimName: fpga}]}`)
+	m.Pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "a", ResourceClaimName: new("fpga")}}
+	for nodes, want := range map[string]string{
+		"{allocation: {nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [a]}]}]}}}":                  "[] []",
+		"{allocation: {nodeSelector: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: NotIn, values: [b]}]}]}}}": "[c] []",
+		"{allocation: {}}": "[b c] []",
+		"{}":               "[b c] [the ResourceClaim fpga]",
+	} {
+		of := cluster(t, m)
+		of.DeviceClaims = []*resourcev1.ResourceClaim{read[resourcev1.ResourceClaim](t, "{metadata: {namespace: shop, name: fpga}, status: "+nodes+"}")}
+		snapshot, err := placement.NewSnapshot(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := migrations.Check(&m, snapshot, platform.Defaults(platform.Settings{}))
+		if got := fmt.Sprint(r.Targets, " ", r.NotChecked); got != want {
+			t.Errorf("%s: %s, want %s", nodes, got, want)
+		}
+	}
 }
 
 // TestTargets: a guest with the CPU model of the host moves only to nodes that can take it, and never to its own.

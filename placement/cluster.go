@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,8 @@ type Cluster struct {
 	// Drivers say whether their Capacities count, which are those of storage classes in parts of the cluster.
 	Drivers    []*storagev1.CSIDriver
 	Capacities []*storagev1.CSIStorageCapacity
+	// DeviceClaims are ResourceClaims, whose allocations say where their devices are.
+	DeviceClaims []*resourcev1.ResourceClaim
 	// Networks are NetworkAttachmentDefinitions, of which only the metadata is read.
 	Networks []*metav1.PartialObjectMetadata
 	// RuntimeClasses change the pod, and Quotas, LimitRanges and PriorityClasses decide whether it is created.
@@ -50,13 +53,13 @@ type Cluster struct {
 
 // Unknown says what was not read of a cluster. OtherNetworks are those of other namespaces than that of the pod.
 type Unknown struct {
-	Pods, Namespaces, Claims, Volumes, Classes, CSINodes, Capacities, Networks, OtherNetworks, RuntimeClasses, Quotas, LimitRanges, PriorityClasses bool
+	Pods, Namespaces, Claims, Volumes, Classes, CSINodes, Capacities, DeviceClaims, Networks, OtherNetworks, RuntimeClasses, Quotas, LimitRanges, PriorityClasses bool
 }
 
 // Nothing is Unknown for a cluster of which only the nodes were read.
 func Nothing() Unknown {
 	return Unknown{
-		Pods: true, Namespaces: true, Claims: true, Volumes: true, Classes: true, CSINodes: true, Capacities: true, Networks: true, RuntimeClasses: true, Quotas: true,
+		Pods: true, Namespaces: true, Claims: true, Volumes: true, Classes: true, CSINodes: true, Capacities: true, DeviceClaims: true, Networks: true, RuntimeClasses: true, Quotas: true,
 		LimitRanges: true, PriorityClasses: true,
 	}
 }
@@ -200,7 +203,9 @@ type Snapshot struct {
 	claims     map[string]*corev1.PersistentVolumeClaim // by NAMESPACE/NAME
 	volumes    map[string]*corev1.PersistentVolume
 	classes    map[string]*storagev1.StorageClass
-	users      map[string][]*pod // of claims, by NAMESPACE/NAME
+	// deviceClaims are ResourceClaims, by NAMESPACE/NAME.
+	deviceClaims map[string]*resourcev1.ResourceClaim
+	users        map[string][]*pod // of claims, by NAMESPACE/NAME
 }
 
 // NewSnapshot prepares a cluster. The error names a bound that it exceeds.
@@ -213,7 +218,7 @@ func NewSnapshot(c *Cluster) (*Snapshot, error) {
 	}
 	s := &Snapshot{
 		labels: labelled{all: map[label]bits{}}, columns: columns{all: map[corev1.ResourceName][]int64{}}, cluster: c, nodes: make([]node, len(c.Nodes)), namespaces: make(map[string]labels.Set, len(c.Namespaces)), claims: make(map[string]*corev1.PersistentVolumeClaim, len(c.Claims)),
-		volumes: make(map[string]*corev1.PersistentVolume, len(c.Volumes)), classes: make(map[string]*storagev1.StorageClass, len(c.Classes)), users: map[string][]*pod{},
+		volumes: make(map[string]*corev1.PersistentVolume, len(c.Volumes)), classes: make(map[string]*storagev1.StorageClass, len(c.Classes)), users: map[string][]*pod{}, deviceClaims: make(map[string]*resourcev1.ResourceClaim, len(c.DeviceClaims)),
 	}
 	for i, n := range slices.SortedFunc(slices.Values(c.Nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) }) {
 		s.nodes[i] = node{Node: n, shared: c.Shared[n.Name], index: i, allocatable: amountsOf(n.Status.Allocatable)}
@@ -230,6 +235,9 @@ func NewSnapshot(c *Cluster) (*Snapshot, error) {
 	}
 	for _, class := range c.Classes {
 		s.classes[class.Name] = class
+	}
+	for _, claim := range c.DeviceClaims {
+		s.deviceClaims[claim.Namespace+"/"+claim.Name] = claim
 	}
 	for _, csi := range c.CSINodes {
 		if n := s.find(csi.Name); n != nil {

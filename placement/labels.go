@@ -21,9 +21,10 @@ func nodeAffinity(c *compilation) []check {
 		value := c.pod.Spec.NodeSelector[key]
 		demand := c.demand(key, corev1.NodeSelectorOpIn)
 		having := c.snapshot.labelled(label{key: key, value: value})
+		hz := tscOf(key)
 		checks = append(checks, check{
 			kind: LabelMismatch, source: demand, lasting: lastingLabel(key),
-			passes:  func(n *node) bool { return having.has(n.index) },
+			passes:  func(n *node) bool { return having.has(n.index) || c.Unstarted && hz > 0 && n.offersTSC(hz) },
 			explain: func(n *node) (string, string) { return lacks(n, key, value, demand.field) },
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -210,23 +211,49 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// TestDeviceClaims: ResourceClaims are named, since no check reads them.
+// TestDeviceClaims: allocated ResourceClaims decide about nodes, and the others are named.
 func TestDeviceClaims(t *testing.T) {
-	pod := object[corev1.Pod](t, `{spec: {resourceClaims: [{name: a, resourceClaimName: gpu}, {name: b, resourceClaimTemplateName: nics}], containers: [{name: c}]}}`)
-	snapshot, err := placement.NewSnapshot(&placement.Cluster{Nodes: objects[corev1.Node](t, two)})
-	if err != nil {
-		t.Fatal(err)
+	const allocated = `[{metadata: {namespace: shop, name: gpu}, status: {allocation: {nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [b]}]}]}}}}, {metadata: {namespace: shop, name: wide}, status: {allocation: {}}}, {metadata: {namespace: shop, name: free}}, {metadata: {namespace: other, name: gone}}]`
+	pod := func(claims string) string {
+		return `{metadata: {namespace: shop}, spec: {resourceClaims: [` + claims + `], containers: [{name: c}]}}`
 	}
-	p := snapshot.Place(&placement.Subject{Pod: pod})
-	if diff := cmp.Diff([]string{"the ResourceClaim gpu", "a ResourceClaim of the template nics"}, p.NotChecked); diff != "" || p.Fitting() != 2 {
-		t.Errorf("%d nodes: %s", p.Fitting(), diff)
+	const elsewhere = "a: DynamicResources AllocatedElsewhere: the devices of the ResourceClaim gpu are allocated on nodes with metadata.name in b -> stop the pods that use it, so that it can be allocated again, or use another claim\nb: fits"
+	for _, c := range []struct {
+		name, pod  string
+		unknown    bool
+		want       string
+		notChecked []string
+	}{
+		{"allocated on a node", pod(`{name: a, resourceClaimName: gpu}`), false, elsewhere, nil},
+		{"allocated on all nodes", pod(`{name: a, resourceClaimName: wide}`), false, "a: fits\nb: fits", nil},
+		{"not allocated", pod(`{name: a, resourceClaimName: free}, {name: b, resourceClaimTemplateName: nics}`), false, "a: fits\nb: fits", []string{"the ResourceClaim free", "a ResourceClaim of the template nics"}},
+		{"both", pod(`{name: a, resourceClaimName: gpu}, {name: b, resourceClaimTemplateName: nics}`), false, elsewhere, []string{"a ResourceClaim of the template nics"}},
+		{
+			"none of the namespace", pod(`{name: a, resourceClaimName: gone}`), false,
+			"a: DynamicResources DeviceClaimNotFound: there is no ResourceClaim gone -> create it, or name another one\nb: DynamicResources DeviceClaimNotFound: there is no ResourceClaim gone -> create it, or name another one", nil,
+		},
+		{"made of a template", `{metadata: {namespace: shop}, spec: {resourceClaims: [{name: a, resourceClaimTemplateName: nics}], containers: [{name: c}]}, status: {resourceClaimStatuses: [{name: a, resourceClaimName: gpu}]}}`, false, elsewhere, nil},
+		{"not read", pod(`{name: a, resourceClaimName: gpu}, {name: b, resourceClaimTemplateName: nics}`), true, "a: fits\nb: fits", []string{"the ResourceClaim gpu", "a ResourceClaim of the template nics"}},
+	} {
+		cluster := &placement.Cluster{Nodes: objects[corev1.Node](t, two)}
+		if cluster.Unknown.DeviceClaims = c.unknown; !c.unknown {
+			cluster.DeviceClaims = objects[resourcev1.ResourceClaim](t, allocated)
+		}
+		snapshot, err := placement.NewSnapshot(cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := snapshot.Place(&placement.Subject{Pod: object[corev1.Pod](t, c.pod)})
+		if diff := cmp.Diff(c.notChecked, p.NotChecked); diff != "" || reasonsOf(p) != c.want {
+			t.Errorf("%s: %s %s", c.name, reasonsOf(p), diff)
+		}
 	}
 }
 
 // hasNil reports whether a list has an element without an object, which JSON can have and no cluster has.
 func hasNil(c *placement.Cluster) bool {
 	return anyNil(c.Nodes) || anyNil(c.Pods) || anyNil(c.Namespaces) || anyNil(c.Claims) || anyNil(c.Volumes) || anyNil(c.Classes) || anyNil(c.CSINodes) ||
-		anyNil(c.Quotas) || anyNil(c.LimitRanges) || anyNil(c.PriorityClasses)
+		anyNil(c.DeviceClaims) || anyNil(c.Quotas) || anyNil(c.LimitRanges) || anyNil(c.PriorityClasses)
 }
 
 func anyNil[T any](all []*T) bool {

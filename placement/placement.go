@@ -21,6 +21,8 @@ type Subject struct {
 	VMI *v1.VirtualMachineInstance
 	// Changes say which layer set which field of the instance.
 	Changes []provenance.Change
+	// Unstarted reports that virt-controller has not labelled nodes for the instance yet, which it does when the instance starts.
+	Unstarted bool
 }
 
 // Conditions is the number of conditions on nodes that the pod states: each of them is compared with each node.
@@ -73,6 +75,8 @@ const (
 	Affinity             Kind = "Affinity"
 	AntiAffinity         Kind = "AntiAffinity"
 	ExistingAntiAffinity Kind = "ExistingAntiAffinity"
+	DeviceClaimNotFound  Kind = "DeviceClaimNotFound"
+	AllocatedElsewhere   Kind = "AllocatedElsewhere"
 	AttachedElsewhere    Kind = "AttachedElsewhere"
 	QuotaExceeded        Kind = "QuotaExceeded"
 	QuotaNeedsAmount     Kind = "QuotaNeedsAmount"
@@ -146,6 +150,7 @@ func filters() []filter {
 		{"VolumeZone", volumeZone},
 		{"PodTopologySpread", topologySpread},
 		{"InterPodAffinity", podAffinity},
+		{"DynamicResources", dynamicResources},
 		{attachment, attached}, // not one of kube-scheduler, which schedules such a pod
 	}
 }
@@ -170,7 +175,7 @@ type Placement struct {
 	Creation []Reason
 	// Assumptions say what was not known.
 	Assumptions []string
-	// NotChecked are the objects that decide about nodes too, but that no check reads, such as "the ResourceClaim x". A node that fits
+	// NotChecked are the objects that decide about nodes too, but that no check reads, such as "the ResourceClaim x", which is not allocated. A node that fits
 	// fits as far as it is known without them.
 	NotChecked []string
 	fitting    int
@@ -226,7 +231,7 @@ func (s *Snapshot) Place(subject *Subject) *Placement {
 		}
 	}
 	p.Creation = creation(c)
-	p.NotChecked = deviceClaims(c.pod)
+	p.NotChecked = c.notAllocated()
 	p.Assumptions = c.assumed
 	for i := range s.nodes {
 		before := len(p.failed)

@@ -57,22 +57,6 @@ func resources(c *compilation) []check {
 	return checks
 }
 
-// deviceClaims are the ResourceClaims of a pod. Which nodes can allocate their devices is not checked.
-func deviceClaims(p *corev1.Pod) []string {
-	var names []string
-	for i := range p.Spec.ResourceClaims {
-		switch claim := &p.Spec.ResourceClaims[i]; {
-		case claim.ResourceClaimName != nil:
-			names = append(names, "the ResourceClaim "+*claim.ResourceClaimName)
-		case claim.ResourceClaimTemplateName != nil:
-			names = append(names, "a ResourceClaim of the template "+*claim.ResourceClaimTemplateName)
-		default:
-			names = append(names, "the ResourceClaim "+claim.Name)
-		}
-	}
-	return names
-}
-
 // requested is a resource that a pod requests.
 type requested struct {
 	name   corev1.ResourceName

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/launcher"
 )
 
@@ -123,6 +124,16 @@ func (s *Snapshot) TSCFrequency(minimum *int64) int64 {
 		}
 	}
 	return lowest
+}
+
+// TopologyHints are those that virt-controller gives to an instance that starts on these nodes: the frequency of its time stamp counter, if
+// it needs a fixed one; 0 if no node has one. They are nil for other instances. The minimum is that of the configuration.
+func (s *Snapshot) TopologyHints(spec *v1.VirtualMachineInstanceSpec, minimum *int64) *v1.TopologyHints {
+	if spec.Architecture != architectures.AMD64 || launcher.TSCField(spec) == "" {
+		return nil
+	}
+	hz := s.TSCFrequency(minimum)
+	return &v1.TopologyHints{TSCFrequency: &hz}
 }
 
 // takesInstances reports whether KubeVirt starts new instances on the node.

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,7 @@ var (
 	capacities      = storagev1.SchemeGroupVersion.WithResource("csistoragecapacities")
 	priorityClasses = schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")
 	runtimeClasses  = nodev1.SchemeGroupVersion.WithResource("runtimeclasses")
+	deviceClaims    = resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
 	networks        = schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"}
 )
 
@@ -66,6 +68,7 @@ func Read(ctx context.Context, client dynamic.Interface, namespace string) (*Fou
 	unknown.CSINodes = read(r, csiNodes, "", placement.MaxNodes, "nodes can attach any number of volumes", keep(&c.CSINodes))
 	noDrivers := read(r, drivers, "", maxObjects, "storage classes have room for new volumes", keep(&c.Drivers))
 	unknown.Capacities = read(r, capacities, "", maxObjects, "storage classes have room for new volumes", keep(&c.Capacities)) || noDrivers
+	unknown.DeviceClaims = r.deviceClaims(namespace)
 	unknown.RuntimeClasses = read(r, runtimeClasses, "", maxObjects, "runtime classes are not checked", keep(&c.RuntimeClasses))
 	unknown.LimitRanges = read(r, limitRanges, namespace, maxObjects, "limit ranges are not checked", keep(&c.LimitRanges))
 	unknown.PriorityClasses = read(r, priorityClasses, "", maxObjects, "priority classes are not checked", keep(&c.PriorityClasses))
@@ -104,6 +107,19 @@ func (r *reader) networks(name string) (unknown, others bool) {
 		}
 	}
 	return read(r, networks, "", maxObjects, "networks are not checked", each), false
+}
+
+// deviceClaims reads ResourceClaims. Few virtual machines have them: a user who may not list them, or a cluster without the kind, is no
+// note. The claims of a virtual machine are named as not checked then.
+func (r *reader) deviceClaims(namespace string) (unknown bool) {
+	if r.err != nil {
+		return true
+	}
+	err := offline.List(r.ctx, r.client, deviceClaims, namespace, "", maxObjects, keep(&r.found.DeviceClaims))
+	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+		r.err = fmt.Errorf("listing %s: %w", deviceClaims.Resource, err)
+	}
+	return err != nil
 }
 
 // reader reads lists. The first error that is not about permissions ends it.

@@ -31,6 +31,7 @@ func kinds(f *Found) map[schema.GroupKind]func(map[string]any) error {
 		{Group: capacities.Group, Kind: "CSIStorageCapacity"}: decoded(&f.Capacities),
 		{Group: priorityClasses.Group, Kind: "PriorityClass"}: decoded(&f.PriorityClasses),
 		{Group: runtimeClasses.Group, Kind: "RuntimeClass"}:   decoded(&f.RuntimeClasses),
+		{Group: deviceClaims.Group, Kind: "ResourceClaim"}:    decoded(&f.DeviceClaims),
 		{Group: networks.Group, Kind: networkKind}:            decoded(&f.Networks),
 	}
 }
@@ -71,7 +72,7 @@ func FromFiles(ctx context.Context, names []string, stdin io.Reader) (*Found, er
 	}
 	f.Unknown = placement.Unknown{
 		Pods: len(f.Pods) == 0, Namespaces: len(f.Namespaces) == 0, Claims: len(f.Claims) == 0, Volumes: len(f.Volumes) == 0, Classes: len(f.Classes) == 0,
-		CSINodes: len(f.CSINodes) == 0, Capacities: len(f.Drivers) == 0, Networks: len(f.Networks) == 0, RuntimeClasses: len(f.RuntimeClasses) == 0, Quotas: len(f.Quotas) == 0, LimitRanges: len(f.LimitRanges) == 0, PriorityClasses: len(f.PriorityClasses) == 0,
+		CSINodes: len(f.CSINodes) == 0, Capacities: len(f.Drivers) == 0, DeviceClaims: len(f.DeviceClaims) == 0, Networks: len(f.Networks) == 0, RuntimeClasses: len(f.RuntimeClasses) == 0, Quotas: len(f.Quotas) == 0, LimitRanges: len(f.LimitRanges) == 0, PriorityClasses: len(f.PriorityClasses) == 0,
 	}
 	if f.Unknown.Pods {
 		f.Unread = append(f.Unread, "the files have no pods: nodes count as empty")

@@ -23,7 +23,7 @@ const resourceAnnotation = "k8s.v1.cni.cncf.io/resourceName"
 // rendered: they are reasons of a placement.
 func (f *Found) Launcher(vmi *v1.VirtualMachineInstance) launcher.Cluster {
 	state := statePlaceholder
-	c := launcher.Cluster{Claims: map[string]launcher.Claim{}, StateClaim: &state, Quotas: []string{}, NamespaceLabels: map[string]string{}, NetworkResources: f.networkResources(vmi)}
+	c := launcher.Cluster{DeviceClaims: f.allocated(vmi.Namespace), Claims: map[string]launcher.Claim{}, StateClaim: &state, Quotas: []string{}, NamespaceLabels: map[string]string{}, NetworkResources: f.networkResources(vmi)}
 	for i := range vmi.Spec.Volumes {
 		if name := volumeclaims.OfVolume(&vmi.Spec.Volumes[i]); name != "" {
 			c.Claims[name] = launcher.Claim{}
@@ -54,6 +54,17 @@ func (f *Found) Launcher(vmi *v1.VirtualMachineInstance) launcher.Cluster {
 		}
 	}
 	return c
+}
+
+// allocated are the ResourceClaims of a namespace that are allocated.
+func (f *Found) allocated(namespace string) map[string]bool {
+	all := map[string]bool{}
+	for _, claim := range f.DeviceClaims {
+		if claim.Namespace == namespace && claim.Status.Allocation != nil {
+			all[claim.Name] = true
+		}
+	}
+	return all
 }
 
 // networkResources are those of the networks that an instance names; nil if networks are not known.
@@ -118,6 +129,37 @@ func (f *Found) Inject(p *corev1.Pod, in *launcher.Input) (assumed []string) {
 			(*list)[name] = amount
 		}
 		assumed = append(assumed, "the webhook of the network operator adds "+string(name)+" to the pod, for the NetworkAttachmentDefinition "+a.String())
+	}
+	return assumed
+}
+
+// nodesAnnotation of a NetworkAttachmentDefinition names the label of the nodes that have the network.
+const nodesAnnotation = "k8s.v1.cni.cncf.io/nodeSelector"
+
+// SelectNodes adds the node selectors of the networks of an instance to its pod, as the webhook of the network operator does. It returns
+// what it assumes.
+func (f *Found) SelectNodes(rendered *launcher.Result, p *corev1.Pod) (assumed []string) {
+	if f.Unknown.Networks {
+		return nil
+	}
+	written := map[string]string{}
+	for _, n := range f.Networks {
+		written[n.Namespace+"/"+n.Name] = n.Annotations[nodesAnnotation]
+	}
+	for _, a := range rendered.Attachments {
+		key, value, _ := strings.Cut(written[a.String()], "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if key == "" || strings.Contains(value, "=") { // the webhook rejects a pod with several labels
+			continue
+		}
+		if p.Spec.NodeSelector == nil {
+			p.Spec.NodeSelector = map[string]string{}
+		}
+		p.Spec.NodeSelector[key] = value
+		rendered.Demands = append(slices.DeleteFunc(rendered.Demands, func(d launcher.Demand) bool { return d.Key == key && d.Operator == corev1.NodeSelectorOpIn }), launcher.Demand{
+			Key: key, Operator: corev1.NodeSelectorOpIn, Value: value, Field: a.Field, Rule: "the NetworkAttachmentDefinition " + a.String() + " names these nodes",
+		})
+		assumed = append(assumed, "the webhook of the network operator adds the node selector "+key+"="+value+" to the pod, for the NetworkAttachmentDefinition "+a.String())
 	}
 	return assumed
 }

@@ -53,7 +53,8 @@ Each reason has the field of the virtual machine behind it, the layer that set t
 
 With -f, why checks the nodes of the cluster for a virtual machine that does not exist yet. With --nodes, it reads nodes from files, and
 needs no cluster. The files can also have Pods, ResourceQuotas, LimitRanges, PriorityClasses, RuntimeClasses, Namespaces,
-NetworkAttachmentDefinitions, PersistentVolumeClaims, PersistentVolumes, StorageClasses, CSINodes, CSIDrivers and CSIStorageCapacities.
+NetworkAttachmentDefinitions, PersistentVolumeClaims, PersistentVolumes, StorageClasses, CSINodes, CSIDrivers, CSIStorageCapacities and
+ResourceClaims.
 What they lack is not checked.
 
 why reads with your permissions, and lists what it could not read. It needs permission to list nodes, or --nodes.

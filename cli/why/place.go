@@ -2,6 +2,7 @@ package why
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/virtward/virtward/cli/explanation"
@@ -77,6 +78,7 @@ func (p *placer) report(ctx context.Context, subject manifests.Document) (*Repor
 	if err != nil {
 		return nil, err
 	}
+	predicted := r.predict(in, cluster)
 	rendered := r.render(in, cluster.found)
 	if rendered == nil {
 		r.answer(nil)
@@ -93,12 +95,29 @@ func (p *placer) report(ctx context.Context, subject manifests.Document) (*Repor
 	if len(history.Pods) > 0 && history.Pods[0].Spec.NodeName == "" {
 		s.Pod = history.Pods[0]
 	} else {
+		s.Unstarted = predicted
 		r.Assumptions = append(r.Assumptions, cluster.found.Inject(s.Pod, in)...)
+		r.Assumptions = append(r.Assumptions, cluster.found.SelectNodes(rendered, s.Pod)...)
 	}
 	placed := cluster.Place(s)
 	r.add(placed)
 	r.answer(placed)
 	return r, nil
+}
+
+// predict adds to an instance what virt-controller sets when it starts, and depends on the nodes. It is false if there is nothing.
+func (r *Report) predict(in *launcher.Input, cluster *snapshot) bool {
+	hints := cluster.TopologyHints(&in.VMI.Spec, in.Facts.Configuration.DeveloperConfiguration.MinimumClusterTSCFrequency)
+	if hints == nil || in.VMI.Status.TopologyHints != nil {
+		return false
+	}
+	vmi := *in.VMI
+	vmi.Status.TopologyHints = hints
+	in.VMI = &vmi
+	if hz := *hints.TSCFrequency; hz > 0 {
+		r.Assumptions = append(r.Assumptions, fmt.Sprintf("KubeVirt chooses a frequency of %d Hz for the time stamp counter", hz))
+	}
+	return true
 }
 
 // render renders the pod with what is known of the namespace; nil if KubeVirt cannot, and then the report has the reason.

@@ -64,6 +64,18 @@ func TestOffline(t *testing.T) {
 ---
 {apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: lake, namespace: shop, annotations: {k8s.v1.cni.cncf.io/resourceName: example.com/lake}}, spec: {config: "{}"}}
 `
+	const nodeNetwork = `
+---
+{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: lake, namespace: shop, annotations: {k8s.v1.cni.cncf.io/nodeSelector: "lake = north"}}, spec: {config: "{}"}}
+`
+	const allocated = `
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: fpga, namespace: shop}, status: {allocation: {nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [b]}]}]}}}}
+`
+	lake := strings.Replace(strings.Replace(vm, "networks: [", "networks: [{name: lake, multus: {networkName: lake}}, ", 1), "interfaces: [", "interfaces: [{name: lake, bridge: {}}, ", 1)
+	claimed := strings.Replace(vm, "      nodeSelector:", "      resourceClaims: [{name: dev, resourceClaimName: fpga}]\n      nodeSelector:", 1)
+	counters := strings.ReplaceAll(cluster, "kubernetes.io/arch: amd64,", `kubernetes.io/arch: amd64, cpu-model.node.kubevirt.io/Haswell: "true", cpu-feature.node.kubevirt.io/invtsc: "true", cpu-timer.node.kubevirt.io/tsc-frequency: "3000000000", scheduling.node.kubevirt.io/tsc-frequency-3000000000: "true",`)
+	counters = strings.Replace(counters, `"3000000000", scheduling.node.kubevirt.io/tsc-frequency-3000000000: "true"`, `"2000000000"`, 1)
 	for _, c := range []struct {
 		name, vm, nodes, want string
 		code                  int
@@ -76,6 +88,15 @@ func TestOffline(t *testing.T) {
 		{"an instancetype that is not in the files", strings.Replace(vm, "spec:\n", "spec:\n  instancetype: {name: big}\n", 1), cluster, "VirtualMachine shop/db: 1 of 2 nodes can run it, as far as it is known without spec.instancetype: VirtualMachineClusterInstancetype big", clitest.ExitOK, nil},
 		{"a claim of a device", strings.Replace(vm, "      nodeSelector:", "      resourceClaims: [{name: dev, resourceClaimName: fpga}]\n      nodeSelector:", 1), cluster, "VirtualMachine shop/db: 1 of 2 nodes can run it, as far as it is known without spec.template.spec.volumes[0].persistentVolumeClaim.claimName: PersistentVolumeClaim data, the ResourceClaim fpga", clitest.ExitOK, []string{
 			"assumed: a node can allocate the devices of the ResourceClaim dev of spec.resourceClaims",
+		}},
+		{"a claim of a device of another node", claimed, cluster + allocated, "VirtualMachine shop/db: none of 2 nodes can run it. The nearest is b: the node lacks the label disk=ssd", clitest.ExitFailed, []string{
+			"1      1     a        the devices of the ResourceClaim fpga are allocated on nodes with metadata.name in b  spec.resourceClaims[0]",
+		}},
+		{"a network of other nodes", lake, cluster + nodeNetwork, "VirtualMachine shop/db: none of 2 nodes can run it. The nearest is a: the node lacks the label lake=north", clitest.ExitFailed, []string{
+			"assumed: the webhook of the network operator adds the node selector lake=north to the pod, for the NetworkAttachmentDefinition shop/lake", "field: spec.networks[0].multus.networkName, set by its author",
+		}},
+		{"a time stamp counter", strings.Replace(vm, "cpu: {cores: 2}", "cpu: {cores: 2, model: Haswell, features: [{name: invtsc, policy: require}]}", 1), counters, "VirtualMachine shop/db: 1 of 2 nodes can run it", clitest.ExitOK, []string{
+			"assumed: KubeVirt chooses a frequency of 2000000000 Hz for the time stamp counter", "the time stamp counter of the node has 3000000000 Hz, and the guest needs 2000000000 Hz",
 		}},
 		{"no node", strings.Replace(vm, "guest: 1Gi", "guest: 20Gi", 1), cluster, "VirtualMachine shop/db: none of 2 nodes can run it. The nearest is a: needs 20.32Gi of memory", clitest.ExitFailed, []string{
 			"field: spec.domain.memory.guest, set by its author", "change: request 4.32Gi less with spec.domain.memory.guest: the node is too small even when it is empty",
