@@ -64,11 +64,7 @@ The new policy has the name of the one in the library, unless you name it. polic
 	flags.BoolVar(&o.rego, "rego", false, "Write the policy in Rego")
 	flags.StringVar(&o.from, "from", "", "Write this policy of the library")
 	flags.StringVar(&o.dir, "dir", o.dir, "Parent of the new directory")
-	var names []string
-	for _, entry := range library.All() {
-		names = append(names, entry.Name)
-	}
-	options.CompleteFlags(cmd, map[string][]string{"from": names})
+	options.CompleteFlags(cmd, map[string][]string{"from": library.Names()})
 	return cmd
 }
 

@@ -86,31 +86,43 @@ func effective() map[string]string {
 	}
 }
 
-// All returns the policies of the library, sorted by name.
-func All() []Entry {
+// Names returns the names of all policies, sorted. It reads no policy.
+func Names() []string {
 	folders, err := files.ReadDir(".")
 	if err != nil {
 		panic(fmt.Sprintf("the library is not embedded: %v", err)) // a programming error that tests detect
 	}
-	all := make([]Entry, 0, len(folders))
+	names := make([]string, 0, len(folders))
 	for _, folder := range folders {
-		entry, err := read(folder.Name())
-		if err != nil {
-			panic(fmt.Sprintf("the policy %s of the library: %v", folder.Name(), err)) // as above
-		}
-		all = append(all, entry)
+		names = append(names, folder.Name())
+	}
+	return names
+}
+
+// All returns the policies of the library, sorted by name.
+func All() []Entry {
+	names := Names()
+	all := make([]Entry, 0, len(names))
+	for _, name := range names {
+		all = append(all, must(name))
 	}
 	return all
 }
 
 // Find returns the policy with a name; ok is false if there is none.
 func Find(name string) (entry Entry, ok bool) {
-	for _, entry := range All() {
-		if entry.Name == name {
-			return entry, true
-		}
+	if !slices.Contains(Names(), name) {
+		return Entry{}, false
 	}
-	return Entry{}, false
+	return must(name), true
+}
+
+func must(name string) Entry {
+	entry, err := read(name)
+	if err != nil {
+		panic(fmt.Sprintf("the policy %s of the library: %v", name, err)) // as in Names
+	}
+	return entry
 }
 
 func read(name string) (Entry, error) {
