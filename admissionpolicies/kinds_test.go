@@ -191,7 +191,7 @@ func TestEveryFieldHasADecision(t *testing.T) {
 // Older versions of KubeVirt have no field that the module does not have.
 func TestFieldsOfOlderVersionsHaveADecision(t *testing.T) {
 	for _, minor := range schemas.Minors() {
-		embedded := schemas.NewEmbedded(minor)
+		embedded := schemas.Of(minor)
 		for _, kind := range admissionpolicies.GuestKinds() {
 			spec, err := embedded.For(kind.WithVersion("v1"))
 			if err != nil {

@@ -48,13 +48,29 @@ type Embedded struct {
 	minor string
 
 	mutex sync.Mutex
-	// schemas has nil for kinds that the archive does not have.
+	// schemas are those that were read: at most the kinds of the archive.
 	schemas map[schema.GroupKind]*Schema
 }
 
-// NewEmbedded returns the schemas of a minor version. A version that is not in Minors has only Virtward's own kinds.
-func NewEmbedded(minor string) *Embedded {
-	return &Embedded{minor: minor, schemas: map[schema.GroupKind]*Schema{}}
+var all = struct {
+	mutex   sync.Mutex
+	byMinor map[string]*Embedded
+}{byMinor: map[string]*Embedded{}}
+
+// Of returns the schemas of a minor version. A version that is not in Minors has only Virtward's own kinds. All callers share what was
+// read, because reading the schema of a virtual machine takes longer than validating one.
+func Of(minor string) *Embedded {
+	if !slices.Contains(Minors(), minor) {
+		minor = ""
+	}
+	all.mutex.Lock()
+	defer all.mutex.Unlock()
+	found := all.byMinor[minor]
+	if found == nil {
+		found = &Embedded{minor: minor, schemas: map[schema.GroupKind]*Schema{}}
+		all.byMinor[minor] = found
+	}
+	return found
 }
 
 // Minor returns the minor version.
@@ -65,12 +81,11 @@ func (e *Embedded) For(kind schema.GroupVersionKind) (*Schema, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	key := kind.GroupKind()
-	if found, read := e.schemas[key]; read {
+	if found := e.schemas[key]; found != nil {
 		return found, nil
 	}
 	spec, err := embedded(e.minor, key)
 	if err != nil || spec == nil {
-		e.schemas[key] = nil
 		return nil, err
 	}
 	found, err := New(spec, kind.Version)

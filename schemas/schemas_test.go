@@ -26,7 +26,7 @@ func virtualMachines(t testing.TB, minor string) *Schema {
 
 func of(t testing.TB, minor string, kind schema.GroupVersionKind) *Schema {
 	t.Helper()
-	s, err := NewEmbedded(minor).For(kind)
+	s, err := Of(minor).For(kind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestEveryKindOfEachMinorVersionIsEmbedded(t *testing.T) {
 			of(t, minor, kind.GroupVersionKind)
 		}
 	}
-	unknown, err := NewEmbedded(Newest()).For(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+	unknown, err := Of(Newest()).For(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 	if unknown != nil || err != nil {
 		t.Errorf("a kind that is not embedded: %v, %v", unknown, err)
 	}

@@ -36,10 +36,10 @@ func NewSchemas(version string) (s *Schemas, notes []string) {
 		}
 		minor = schemas.Newest()
 	}
-	s = &Schemas{embedded: schemas.NewEmbedded(minor), installed: map[schema.GroupVersionKind]*schemas.Schema{}}
+	s = &Schemas{embedded: schemas.Of(minor), installed: map[schema.GroupVersionKind]*schemas.Schema{}}
 	for _, other := range schemas.Minors() {
 		if other != minor {
-			s.others = append(s.others, schemas.NewEmbedded(other))
+			s.others = append(s.others, schemas.Of(other))
 		}
 	}
 	return s, notes

@@ -244,7 +244,7 @@ func testSchemas(t *testing.T, c *ControlPlane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	embedded := schemas.NewEmbedded(schemas.Newest())
+	embedded := schemas.Of(schemas.Newest())
 	discovered, err := discovery.NewDiscoveryClientForConfig(c.Config())
 	if err != nil {
 		t.Fatal(err)

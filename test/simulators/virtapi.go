@@ -87,7 +87,7 @@ func StartVirtAPI(ctx context.Context, c *controlplane.ControlPlane) (*VirtAPI, 
 	if err != nil {
 		return nil, err
 	}
-	v := &VirtAPI{controlPlane: c, port: port, account: account, schemas: schemas.NewEmbedded(schemas.Newest())}
+	v := &VirtAPI{controlPlane: c, port: port, account: account, schemas: schemas.Of(schemas.Newest())}
 	if err := v.serve(certificate); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 type Catalogue struct{ embedded *schemas.Embedded }
 
 // New returns the fields of a minor version of KubeVirt.
-func New(minor string) *Catalogue { return &Catalogue{embedded: schemas.NewEmbedded(minor)} }
+func New(minor string) *Catalogue { return &Catalogue{embedded: schemas.Of(minor)} }
 
 // Field is a field of a kind.
 type Field struct {
