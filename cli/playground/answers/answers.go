@@ -3,6 +3,7 @@ package answers
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -183,6 +184,8 @@ func CheckFiles(files []File) error {
 type Answerer struct {
 	runner     func() (*policytest.Runner, error)
 	evaluators *evaluators
+	problems   remembered[[]policytest.Problem]
+	tests      remembered[*Tests]
 }
 
 // New returns an answerer. The function returns the time.
@@ -334,20 +337,27 @@ func (a *Answerer) test(ctx context.Context, q *Question, answer *Answer) error 
 	if err != nil {
 		return err
 	}
-	files := folder(q.Files)
-	answer.Problems = append([]policytest.Problem{}, runner.Lint(policytest.LoadPolicies(files, root))...)
+	problems := a.problems.get(q.Files, "", func(files fs.FS) func() ([]policytest.Problem, bool) {
+		loaded := policytest.LoadPolicies(files, root)
+		return func() ([]policytest.Problem, bool) { return runner.Lint(loaded), true }
+	})
+	answer.Problems = append([]policytest.Problem{}, problems...)
 	if q.Lesson != "" { // advice such as that a description is missing distracts from the task
 		answer.Problems = slices.DeleteFunc(answer.Problems, func(p policytest.Problem) bool { return p.Warning })
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	all, problems := policytest.Load(files, root)
-	if len(all) == 0 && len(problems) == 1 && problems[0].File == root { // there is no suite
-		return nil
-	}
-	report := runner.Run(ctx, all, policytest.Options{Coverage: true, Trace: q.Trace})
-	report.Unreadable = problems
-	answer.Tests = &Tests{Report: report, Counts: report.Counts()}
+	answer.Tests = a.tests.get(q.Files, fmt.Sprint("trace ", q.Trace), func(files fs.FS) func() (*Tests, bool) {
+		all, problems := policytest.Load(files, root)
+		return func() (*Tests, bool) {
+			if len(all) == 0 && len(problems) == 1 && problems[0].File == root { // there is no suite
+				return nil, true
+			}
+			report := runner.Run(ctx, all, policytest.Options{Coverage: true, Trace: q.Trace})
+			report.Unreadable = problems
+			return &Tests{Report: report, Counts: report.Counts()}, ctx.Err() == nil
+		}
+	})
 	return nil
 }
