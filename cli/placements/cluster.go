@@ -68,15 +68,14 @@ func Read(ctx context.Context, client dynamic.Interface, namespace string) (*Fou
 	unknown.CSINodes = read(r, csiNodes, "", placement.MaxNodes, "nodes can attach any number of volumes", keep(&c.CSINodes))
 	noDrivers := read(r, drivers, "", maxObjects, "storage classes have room for new volumes", keep(&c.Drivers))
 	unknown.Capacities = read(r, capacities, "", maxObjects, "storage classes have room for new volumes", keep(&c.Capacities)) || noDrivers
-	unknown.DeviceClaims = r.deviceClaims(namespace)
 	unknown.RuntimeClasses = read(r, runtimeClasses, "", maxObjects, "runtime classes are not checked", keep(&c.RuntimeClasses))
 	unknown.LimitRanges = read(r, limitRanges, namespace, maxObjects, "limit ranges are not checked", keep(&c.LimitRanges))
 	unknown.PriorityClasses = read(r, priorityClasses, "", maxObjects, "priority classes are not checked", keep(&c.PriorityClasses))
 	return r.found, r.err
 }
 
-// ReadNamespace reads what the pod of a virtual machine depends on in its namespace: claims, quotas, labels and networks. What the
-// user may not read is a note.
+// ReadNamespace reads what the pod of a virtual machine depends on in its namespace: claims, also those of devices, quotas, labels and
+// networks. What the user may not read is a note.
 func ReadNamespace(ctx context.Context, client dynamic.Interface, namespace string) (*Found, error) {
 	r := &reader{ctx: ctx, client: client, found: &Found{Cluster: placement.Cluster{Unknown: placement.Nothing()}}}
 	r.namespace(namespace)
@@ -89,6 +88,7 @@ func (r *reader) namespace(name string) {
 	unknown.Namespaces = r.namespaces(name)
 	unknown.Claims = read(r, claims, name, maxObjects, "claims are not checked", keep(&c.Claims))
 	unknown.Quotas = read(r, quotas, name, maxObjects, "quotas are not checked", keep(&c.Quotas))
+	unknown.DeviceClaims = r.deviceClaims(name)
 	unknown.Networks, unknown.OtherNetworks = r.networks(name)
 }
 

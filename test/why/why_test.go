@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -202,7 +203,20 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestDrain: a drain would strand three of five virtual machines.
+// allocate creates a ResourceClaim whose devices are on a node, as kube-scheduler leaves it.
+func allocate(t *testing.T, c client.Client, namespace, name, node string) {
+	t.Helper()
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	create(t, c, claim)
+	claim.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+	}}}}
+	if err := c.Status().Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDrain: a drain would strand four of six virtual machines.
 func TestDrain(t *testing.T) {
 	plane := shared.Start(t)
 	c := plane.Client()
@@ -210,7 +224,7 @@ func TestDrain(t *testing.T) {
 	fast := node("drain-b", "4Gi")
 	fast.Labels[v1.CPUTimerLabel+"tsc-frequency"] = "2900000000"
 	create(t, c, fast)
-	for name, memory := range map[string]string{"fits": "2Gi", "large": "8Gi", "local": "1Gi", "moves": "1Gi", "timed": "1Gi"} {
+	for name, memory := range map[string]string{"fits": "2Gi", "large": "8Gi", "local": "1Gi", "moves": "1Gi", "timed": "1Gi", "wired": "1Gi"} {
 		vmi := instance("drain", name, "drain-a")
 		switch name {
 		case "moves":
@@ -224,6 +238,10 @@ func TestDrain(t *testing.T) {
 		if name == "timed" {
 			pod.Spec.NodeSelector = map[string]string{"scheduling.node.kubevirt.io/tsc-frequency-2100000000": "true"}
 		}
+		if name == "wired" {
+			pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "a", ResourceClaimName: new("fpga")}}
+			allocate(t, c, "drain", "fpga", "drain-a")
+		}
 		create(t, c, pod)
 	}
 	got := clitest.Call(t, "", "drain-check", "node/drain-a", "--kubeconfig", plane.Kubeconfig())
@@ -233,14 +251,15 @@ drain      large  None               drain-b: needs 8Gi of memory; 4Gi of 4Gi is
 drain      local  None               the claim root of the volume root is not ReadWriteMany
 drain      moves  None      drain-b  it migrates already to drain-b
 drain      timed  None               drain-b: the time stamp counter of the node has 2900000000 Hz, and the guest needs 2100000000 Hz
+drain      wired  None               drain-b: the devices of the ResourceClaim fpga are allocated on nodes with metadata.name in drain-a
 
 newest CPU model of all other nodes: Haswell
 `
-	if got.Out != want || got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "a drain of drain-a would strand 3 virtual machines") {
+	if got.Out != want || got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "a drain of drain-a would strand 4 virtual machines") {
 		t.Errorf("code %d\n%s%s", got.Code, got.Out, got.ErrOut)
 	}
 	got = clitest.Call(t, "", "migratable", "-n", "drain", "-o", "wide", "--kubeconfig", plane.Kubeconfig())
-	for _, row := range []string{"fits   drain-a  yes         1", "large  drain-a  no          0", "local  drain-a  no          1", "moves  drain-a  no          1", "timed  drain-a  no          0"} {
+	for _, row := range []string{"fits   drain-a  yes         1", "large  drain-a  no          0", "local  drain-a  no          1", "moves  drain-a  no          1", "timed  drain-a  no          0", "wired  drain-a  no          0"} {
 		if !strings.Contains(got.Out, row) {
 			t.Errorf("no row %q in\n%s%s", row, got.Out, got.ErrOut)
 		}
@@ -250,7 +269,7 @@ newest CPU model of all other nodes: Haswell
 			t.Errorf("%s: %s", c.arg, got.ErrOut)
 		}
 	}
-	if got := clitest.Call(t, "", "migratable", "-A", "-o", "json", "--kubeconfig", plane.Kubeconfig()); got.Code != clitest.ExitOK || strings.Count(got.Out, fmt.Sprintf("%q", "evictionStrategy")) != 5 {
+	if got := clitest.Call(t, "", "migratable", "-A", "-o", "json", "--kubeconfig", plane.Kubeconfig()); got.Code != clitest.ExitOK || strings.Count(got.Out, fmt.Sprintf("%q", "evictionStrategy")) != 6 {
 		t.Errorf("code %d\n%s", got.Code, got.Out)
 	}
 }
