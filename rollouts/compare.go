@@ -127,14 +127,19 @@ func equalStructs(s *structure, before, after reflect.Value, separate bool) bool
 	if s.opaque {
 		return equalOpaque(before, after)
 	}
-	for i := range s.fields {
-		f := &s.fields[i]
-		if separate && f.separate {
-			continue
-		}
-		x, y := f.of(before), f.of(after)
-		if f.nested != nil && !equalStructs(f.nested(), x, y, separate) || f.nested == nil && !equal(x, y, separate) {
-			return false
+	for i := range s.parts {
+		part := &s.parts[i]
+		before, after := part.of(before), part.of(after)
+		for j := range part.fields {
+			f := &part.fields[j]
+			if separate && f.separate {
+				continue
+			}
+			last := f.index[len(f.index)-1]
+			x, y := before.Field(last), after.Field(last)
+			if f.nested != nil && !equalStructs(f.nested(), x, y, separate) || f.nested == nil && !equal(x, y, separate) {
+				return false
+			}
 		}
 	}
 	return true
@@ -158,6 +163,8 @@ func filled(t reflect.Type) bool { return t == firmware || t == reflect.TypeFor[
 // structure is how a struct is compared.
 type structure struct {
 	fields []structField
+	// parts are the same fields, those of each embedded struct together.
+	parts []structPart
 	// opaque values have fields that are not their JSON.
 	opaque bool
 	// named is the field with the name of an item, or nil.
@@ -172,9 +179,20 @@ type structField struct {
 	nested func() *structure
 }
 
+// structPart has the fields of a struct that are in the same embedded struct, or in none.
+type structPart struct {
+	index  []int
+	fields []structField
+}
+
 // of is the field of a struct. No field is in an embedded pointer.
-func (f *structField) of(v reflect.Value) reflect.Value {
-	for _, i := range f.index {
+func (f *structField) of(v reflect.Value) reflect.Value { return fieldAt(v, f.index) }
+
+// of is the struct that has the fields.
+func (p *structPart) of(v reflect.Value) reflect.Value { return fieldAt(v, p.index) }
+
+func fieldAt(v reflect.Value, index []int) reflect.Value {
+	for _, i := range index {
 		v = v.Field(i)
 	}
 	return v
@@ -196,6 +214,11 @@ func structureOf(t reflect.Type) *structure {
 			of.nested = sync.OnceValue(func() *structure { return structureOf(f.Type) })
 		}
 		s.fields = append(s.fields, of)
+		if in := f.Index[:len(f.Index)-1]; len(s.parts) == 0 || !slices.Equal(s.parts[len(s.parts)-1].index, in) {
+			s.parts = append(s.parts, structPart{index: in})
+		}
+		last := &s.parts[len(s.parts)-1]
+		last.fields = append(last.fields, of)
 		if f.Name == "name" && f.Type.Kind() == reflect.String {
 			s.named = &structField{name: f.Name, index: f.Index}
 		}
@@ -220,11 +243,17 @@ func (c *comparison) report(at *node, before, after reflect.Value) {
 	}
 }
 
-// compare compares two values of one type.
+// compare compares two values of one type. Structs are compared field by field in any case.
 func (c *comparison) compare(at *node, before, after reflect.Value) {
-	if c.done || equal(before, after, c.separate) {
-		return
+	if before.Kind() == reflect.Struct {
+		c.structs(at, before, after)
+	} else if !c.done && !equal(before, after, c.separate) {
+		c.different(at, before, after)
 	}
+}
+
+// different compares two values of one type that differ.
+func (c *comparison) different(at *node, before, after reflect.Value) {
 	switch before.Kind() {
 	case reflect.Pointer:
 		c.pointers(at, before, after)
@@ -281,17 +310,22 @@ func (c *comparison) pointers(at *node, before, after reflect.Value) {
 func (c *comparison) structs(at *node, before, after reflect.Value) {
 	s := structureOf(before.Type())
 	if s.opaque {
-		c.report(at, before, after)
+		if !equalOpaque(before, after) {
+			c.report(at, before, after)
+		}
 		return
 	}
 	for i := range s.fields {
 		f := &s.fields[i]
+		if c.done {
+			return
+		}
 		if c.separate && f.separate {
 			continue
 		}
 		if x, y := f.of(before), f.of(after); !equal(x, y, c.separate) {
 			below := at.child(f.name)
-			c.compare(&below, x, y)
+			c.different(&below, x, y)
 		}
 	}
 }

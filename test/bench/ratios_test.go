@@ -50,6 +50,8 @@ var ratios = []struct {
 	}},
 	{"LibraryCEL50", func(b *testing.B) (request, floor func() error) { return ofLibrary(b, library.CEL), decodeTypical(b) }},
 	{"LibraryRego50", func(b *testing.B) (request, floor func() error) { return ofLibrary(b, library.Rego), decodeTypical(b) }},
+	{"UpdateFirst", func(b *testing.B) (request, floor func() error) { return ofUpdates(b, true) }},
+	{"UpdateAgain", func(b *testing.B) (request, floor func() error) { return ofUpdates(b, false) }},
 	{"Validate10Of1000", func(b *testing.B) (request, floor func() error) {
 		return reviewWith(b, loadedSet(b, 10, 1000)), reviewWith(b, loadedSet(b, 10, 10))
 	}},
