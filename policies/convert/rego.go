@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/format"
@@ -61,6 +62,9 @@ func (o *original) regoTemplate(template *templateSpec, constraint *unstructured
 	t := &regoTranslation{o: o, pods: o.pods, names: map[string]string{}, taken: map[string]bool{}, removes: o.matches(policyv1alpha1.PolicyDelete)}
 	if o.module, err = t.module(source); err != nil {
 		return err
+	}
+	if strings.ContainsFunc(o.module, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r) }) {
+		return errors.New("it has control characters, which YAML cannot have: write them as escapes, such as \\u007f")
 	}
 	o.action(spec)
 	parameters, _ := withDefaults(spec.Parameters, template.CRD.Spec.Validation.OpenAPIV3Schema).(map[string]any)
