@@ -224,7 +224,12 @@ func TestLauncherFields(t *testing.T) {
 func podConstraint(t testing.TB, labels map[string]any, body, rest string) []*unstructured.Unstructured {
 	t.Helper()
 	r := regoTemplate{Name: "X", Rego: "package x\nviolation[{\"msg\": msg}] { " + body + "; msg := \"x\" }\n" + rest}
-	objects := r.objects(t)
+	return aboutPods(t, r.objects(t), labels)
+}
+
+// aboutPods gives a constraint the match of pods with labels.
+func aboutPods(t testing.TB, objects []*unstructured.Unstructured, labels map[string]any) []*unstructured.Unstructured {
+	t.Helper()
 	if err := unstructured.SetNestedField(objects[1].Object, map[string]any{
 		"kinds": []any{map[string]any{"apiGroups": []any{""}, "kinds": []any{"Pod"}}}, "labelSelector": map[string]any{"matchLabels": labels},
 	}, "spec", "match"); err != nil {

@@ -227,6 +227,7 @@ func FuzzRego(f *testing.F) {
 		f.Add(template.Rego, strings.Join(template.Libs, "\n"), template.Version == "v1")
 	}
 	f.Add("package a\nviolation[{\"msg\": x}] { x = input.review } else = 1 { any([1]) }", "package lib.a\nimport input.review.object as o\nx[o] = y { y := o[_] }", false)
+	f.Add("package a\nviolation[{\"msg\": x}] { p := input.review.object; c := all[_]; x := c[y]; p.metadata.labels[y] } all[c] { c := input.review.object.spec.containers[_] }", "", false)
 	f.Fuzz(func(t *testing.T, text, library string, v1 bool) {
 		template := &regoTemplate{Name: "Fuzz", Rego: text, Operations: []string{"DELETE", "CREATE"}}
 		if library != "" {
@@ -238,6 +239,8 @@ func FuzzRego(f *testing.F) {
 		if len(text)+len(library) > 1<<14 || !utf8.ValidString(text+library) {
 			return
 		}
-		bounded(t, template.objects(t))
+		objects := template.objects(t)
+		bounded(t, objects)
+		bounded(t, aboutPods(t, objects, map[string]any{"kubevirt.io": "virt-launcher"}))
 	})
 }
