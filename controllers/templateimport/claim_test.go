@@ -42,6 +42,9 @@ type nodes struct {
 	folder string
 	// stalled tells that no pod starts.
 	stalled bool
+	// ending is how many times a pod that is deleted is seen before it is gone, and seen counts that.
+	ending int
+	seen   map[types.UID]int
 	// started are the suffixes of the pods, in their order.
 	started []string
 	stops   map[types.UID]func()
@@ -55,6 +58,13 @@ func (n *nodes) run(t *testing.T, c *cluster) {
 	there := map[types.UID]bool{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		if pod.DeletionTimestamp != nil {
+			if n.seen[pod.UID]++; n.seen[pod.UID] > n.ending {
+				pod.Finalizers = nil
+				must(t, c.server.Update(t.Context(), pod))
+			}
+			continue
+		}
 		there[pod.UID] = true
 		secret := &corev1.Secret{}
 		suffix := imports.Servers.Suffix(pod)
@@ -64,6 +74,10 @@ func (n *nodes) run(t *testing.T, c *cluster) {
 		}
 		must(t, err)
 		n.started = append(n.started, suffix)
+		if n.ending > 0 {
+			pod.Finalizers = []string{"example.com/kubelet"}
+			must(t, c.server.Update(t.Context(), pod))
+		}
 		var ip string
 		ip, n.stops[pod.UID] = n.serve(t, secret)
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, ContainerStatuses: []corev1.ContainerStatus{{Name: "server", Ready: true}}}
@@ -115,7 +129,7 @@ func newClaim(t *testing.T, name string, file []byte, change ...func(*v1beta1.Vi
 		[]func(*v1beta1.VirtualMachineTemplateImport){func(r *v1beta1.VirtualMachineTemplateImport) {
 			r.Spec.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "upload"}}
 		}}, change...)...)
-	c.nodes = &nodes{folder: t.TempDir(), stops: map[types.UID]func(){}}
+	c.nodes = &nodes{folder: t.TempDir(), stops: map[types.UID]func(){}, seen: map[types.UID]int{}}
 	must(t, os.WriteFile(filepath.Join(c.nodes.folder, name), file, 0o600))
 	must(t, c.server.Create(t.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "upload"},
@@ -390,6 +404,17 @@ func TestClaimWaits(t *testing.T) {
 				t.Errorf("%+v; left (-want +got):\n%s", c.completed(t), diff)
 			}
 		})
+	}
+}
+
+// TestClaimTerminating holds that what was read is kept while the first pod ends, which takes longer than a reconciliation: it is not read
+// again from another one.
+func TestClaimTerminating(t *testing.T) {
+	c := newClaim(t, "disk.img", padded(ova(t, descriptor, true, false)))
+	c.nodes.ending = 20
+	c.drive(t, unbounded())
+	if diff := cmp.Diff([]bool{true, false}, c.nodes.readers()); diff != "" || c.completed(t).Status != metav1.ConditionTrue {
+		t.Errorf("%+v, pods without disks (-want +got):\n%s", c.completed(t), diff)
 	}
 }
 

@@ -215,7 +215,7 @@ func (c *cluster) drive(t *testing.T, connection *kills.Connection, until ...fun
 // driveBy drives with a controller.
 func (c *cluster) driveBy(t *testing.T, r *templateimport.Reconciler, until ...func() bool) {
 	t.Helper()
-	for range 2000 {
+	for range 10_000 {
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c.request)})
 		switch {
 		case errors.Is(err, kills.Err):

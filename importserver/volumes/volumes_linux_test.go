@@ -98,6 +98,17 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// TestDeviceInClaim holds that a node of a device in a claim is not opened, such as that of a disk of the machine.
+func TestDeviceInClaim(t *testing.T) {
+	folder := t.TempDir()
+	if err := unix.Mknod(filepath.Join(folder, "disk.img"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, 250))); err != nil { //nolint:gosec // a small number
+		t.Skipf("the test may not create devices: %s", err)
+	}
+	if _, err := volumes.Open(&transfer.Volume{Folder: folder}); !errors.Is(err, volumes.ErrKind) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestDevice holds that a device is opened by its path. A file stands for it, as a test has no block device.
 func TestDevice(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "device")
