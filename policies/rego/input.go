@@ -169,11 +169,12 @@ func convert(document any, most int) conversion {
 	if len(data) > most {
 		return conversion{err: fmt.Errorf("it has %d bytes of JSON: at most %d", len(data), most)}
 	}
-	wide, longest := scan(string(data))
+	text := string(data)
+	wide, longest := scan(text)
 	if wide {
 		return conversion{err: fmt.Errorf("a number in it has more than %d digits, or a large exponent", maxDigits)}
 	}
-	value, err := valueOf(data)
+	value, err := valueOf(text)
 	if err != nil {
 		return conversion{err: err}
 	}

@@ -1,6 +1,8 @@
 package rego
 
 import (
+	"sync/atomic"
+
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 )
@@ -14,6 +16,8 @@ type screen struct {
 	variables    int32
 	sets         int
 	capabilities *ast.Capabilities
+	// left are the last evaluations that were left to OPA, without one in between that was not.
+	left atomic.Uint32
 }
 
 // ruleSet are the rules with one name.

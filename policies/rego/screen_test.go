@@ -21,6 +21,9 @@ func unscreened(m *Module) *Module {
 // sameWithout holds that a module has the same violations, costs and errors without its screen.
 func sameWithout(t *testing.T, m *Module, in *Input, limits Limits) {
 	t.Helper()
+	if m.screen != nil {
+		m.screen.left.Store(0)
+	}
 	got, spent, err := m.Measure(in, limits)
 	want, wanted, wantErr := unscreened(m).Measure(in, limits)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -198,6 +201,32 @@ func TestScreen(t *testing.T) {
 				sameWithout(t, module, in, Limits{Bytes: bytes})
 			}
 		})
+	}
+}
+
+// TestScreenIsUsedSeldom holds that a screen is seldom used while it is left to OPA, and always after it was not.
+func TestScreenIsUsedSeldom(t *testing.T) {
+	module := mustCompile(t, "package p\ndeny contains \"x\" if input.params.on")
+	on, off := input(t, map[string]any{"params": map[string]any{"on": true}}), input(t, map[string]any{"params": map[string]any{"on": false}})
+	for range 100 {
+		if found, err := module.Eval(on, Limits{}); len(found) != 1 || err != nil {
+			t.Fatal(found, err)
+		}
+	}
+	used := 0
+	for range seldom {
+		if screened(t, module, off) {
+			used++
+		}
+	}
+	if used == 0 || !screened(t, module, off) || module.screen.left.Load() != 0 {
+		t.Errorf("it was used %d times of %d", used, seldom)
+	}
+	for range seldom - 1 {
+		module.screen.left.Store(fewLeft + 1)
+		if screened(t, module, off) {
+			t.Error("it is used after many evaluations that were left to OPA")
+		}
 	}
 }
 

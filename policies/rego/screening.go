@@ -77,7 +77,7 @@ var screenings = sync.Pool{New: func() any {
 // holdsNone reports whether no rule of deny and warn holds for an input, which is then charged as if OPA had evaluated the module. If it
 // reports false, OPA has to evaluate it, and nothing is charged: a rule holds, or the screen cannot say, such as after an error.
 func (c *screen) holdsNone(input *ast.Term, b *budget) bool {
-	if c == nil {
+	if c == nil || !c.useful() {
 		return false
 	}
 	s, _ := screenings.Get().(*screening)
@@ -88,9 +88,29 @@ func (c *screen) holdsNone(input *ast.Term, b *budget) bool {
 		*b = s.budget
 		b.limits = limits
 	}
+	c.note(none)
 	s.end()
 	screenings.Put(s) // not after a panic
 	return none
+}
+
+// After fewLeft evaluations that were left to OPA, a screen is used for each seldom-th only.
+const (
+	fewLeft = 8
+	seldom  = 8
+)
+
+// useful reports whether it is likely that no rule holds. The result of an evaluation does not depend on it.
+func (c *screen) useful() bool { return c.left.Load() < fewLeft || c.left.Add(1)%seldom == 0 }
+
+// note notes whether no rule held.
+func (c *screen) note(none bool) {
+	switch {
+	case !none:
+		c.left.Add(1)
+	case c.left.Load() > 0:
+		c.left.Store(0)
+	}
 }
 
 func (s *screening) begin(c *screen, input *ast.Term, b *budget) {

@@ -1,7 +1,6 @@
 package rego
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -13,14 +12,14 @@ import (
 )
 
 // valueOf returns the value of JSON that package json has encoded, without the Go values that OPA's own decoder makes first.
-func valueOf(data []byte) (ast.Value, error) {
-	r := reader{text: string(data)}
-	if utf8.Valid(data) {
-		if v := r.value(); v != nil && r.at == len(r.text) {
+func valueOf(text string) (ast.Value, error) {
+	if utf8.ValidString(text) {
+		r := reader{text: text}
+		if v := r.value(); v != nil && r.at == len(text) {
 			return v, nil
 		}
 	}
-	return ast.ValueFromReader(bytes.NewReader(data)) // which says what is wrong
+	return ast.ValueFromReader(strings.NewReader(text)) // which says what is wrong
 }
 
 // reader reads JSON without spaces. Texts without escapes are parts of it.
