@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/functions"
@@ -71,6 +72,10 @@ type Environment struct {
 	scopes *shared[digest, Scope]
 	views  *lru.Cache
 }
+
+// Shared returns an environment that all callers in the process share. It is for programs that evaluate now and then; processes that
+// account for their memory make one.
+var Shared = sync.OnceValues(NewEnvironment)
 
 // NewEnvironment reads the schemas. An error is a mistake in the program.
 func NewEnvironment() (*Environment, error) {

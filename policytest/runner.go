@@ -43,9 +43,9 @@ type Runner struct {
 	schemas     *schemaSets
 }
 
-// NewRunner returns a runner, which takes some tens of milliseconds. An error is a defect of Virtward.
+// NewRunner returns a runner. The first one of a process takes some tens of milliseconds. An error is a defect of Virtward.
 func NewRunner() (*Runner, error) {
-	environment, err := cel.NewEnvironment()
+	environment, err := cel.Shared()
 	if err != nil {
 		return nil, err
 	}

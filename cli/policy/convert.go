@@ -92,7 +92,7 @@ func (o *convertOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	env, err := cel.NewEnvironment()
+	env, err := cel.Shared()
 	if err != nil {
 		return err
 	}

@@ -258,7 +258,7 @@ const everyPreview = "true || dyn(pod) == dyn(domain) || migrationTargets > 0"
 
 // prepare compiles the variables, and a policy that matches the virtual machine.
 func (s *session) prepare() error {
-	env, err := cel.NewEnvironment()
+	env, err := cel.Shared()
 	if err != nil {
 		return err
 	}

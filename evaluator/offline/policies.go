@@ -58,7 +58,7 @@ func (j *policySource) compile(all []configured[policyv1alpha1.VirtualMachinePol
 	if len(all) == 0 {
 		return nil, nil
 	}
-	environment, err := cel.NewEnvironment()
+	environment, err := cel.Shared()
 	if err != nil {
 		return nil, fmt.Errorf("preparing the language of policies: %w", err)
 	}

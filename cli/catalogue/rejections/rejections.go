@@ -229,7 +229,7 @@ func configuration() map[string]check {
 
 // compiled returns the errors of a policy.
 func compiled(_ *hypervisors.Registry, _ *evaluator.Snapshot, object []byte) (found []validators.Finding, err error) {
-	environment, err := cel.NewEnvironment()
+	environment, err := cel.Shared()
 	if err != nil {
 		return nil, fmt.Errorf("the environment of expressions: %w", err)
 	}
