@@ -62,7 +62,7 @@ func screenDocuments() map[string]any {
 				"volumes": []any{volume("a", "quay.io/a:1"), volume("b", "quay.io/b:2"), map[string]any{"name": "c"}},
 			},
 		},
-		"object": map[string]any{"none": nil, "off": false, "on": true, "one": 1, "list": []any{1, 2, 3, 2}, "empty": []any{}, "pairs": []any{[]any{1, "a"}, []any{2, "b"}}},
+		"object": map[string]any{"none": nil, "off": false, "on": true, "one": 1, "uno": 1, "two": 2, "list": []any{1, 2, 3, 2}, "empty": []any{}, "pairs": []any{[]any{1, "a"}, []any{2, "b"}}},
 		"params": map[string]any{"allowed": []string{"quay.io/", "ghcr.io/"}, "names": []string{"x", "y"}}, "requester": "alice",
 	}
 }
@@ -179,10 +179,25 @@ func TestScreen(t *testing.T) {
 		"functions in functions that end early": {
 			"f(x) if { some v in input.object.list; g(v) == x }\ng(x) := y if { some v in input.object.list; y := x + v - v; h(v) }\nh(x) if { some v in input.object.list; v >= x }\ndeny contains \"x\" if { some v in input.object.list; f(v); v > 5 }", true,
 		},
-		"walk":        {`deny contains "x" if { walk(input.object, [p, v]); v == "nothing" }`, false}, // unsupported
-		"a template":  {`deny contains "x" if $"{input.requester}!" == "bob!"`, true},
-		"a long text": {`deny contains "x" if count(concat("", [input.requester | some x in numbers.range(1, 5000)])) == 1`, false},
-		"many steps":  {`deny contains "x" if { some a in numbers.range(1, 100); some b in numbers.range(1, 100); a + b == 0 }`, false},
+		"the order of a written set":            {`deny contains "x" if { x := [k | some k in {input.object.two, input.object.one}]; x[0] == 2 }`, false}, // unsupported
+		"the same twice in a written set":       {`deny contains "x" if count([k | some k in {input.object.one, input.object.uno}]) == 2`, false},
+		"the order of a written object":         {`deny contains "x" if { x := [v | some k, v in {input.object.two: "a", input.object.one: "b"}]; x[0] == "a" }`, false},
+		"a written set in a list":               {`deny contains "x" if { y := [{input.object.two, input.object.one}]; x := [k | some k in y[0]]; x[0] == 2 }`, false},
+		"a written set in a rule":               {"r := {x, y} if { x := input.object.two; y := input.object.one }\ndeny contains \"x\" if { x := [k | some k in r]; x[0] == 2 }", false},
+		"a written set for a function":          {"f(s) := [k | some k in s]\ndeny contains \"x\" if { x := f({input.object.two, input.object.one}); x[0] == 2 }", false},
+		"a written set by a function":           {"f(x, y) := {x, y}\ndeny contains \"x\" if { x := [k | some k in f(input.object.two, input.object.one)]; x[0] == 2 }", false},
+		"a written set for a built-in function": {`deny contains "x" if count({input.object.one, input.object.uno}) == 2`, true},
+		"a written set in a comprehension":      {`deny contains "x" if { s := [{input.object.two, v} | some v in [1]]; x := [k | some k in s[0]]; x[0] == 2 }`, false},
+		"an object with written values":         {`deny contains "x" if { some k, v in {"a": input.object.two, "b": input.object.one}; v > 2 }`, true},
+		"rules that agree in another spelling":  {"r := to_number(\"1\") if input.object.one\nr := to_number(\"1.0\") if input.object.on\ndeny contains \"x\" if sprintf(\"%v\", [r]) == \"1\"", false},
+		"functions that agree so":               {"f(x) := to_number(\"1\") if x\nf(x) := to_number(\"1.0\") if x\ndeny contains \"x\" if sprintf(\"%v\", [f(1)]) == \"1\"", false},
+		"members that agree so":                 {`deny contains "x" if { o := {k: v | some k in ["a"]; some t in ["1", "1.0"]; v := to_number(t)}; json.marshal(o) == "{\"a\":1.0}" }`, false},
+		"members of members that agree so":      {`deny contains "x" if { o := {k: v | some k in ["a"]; some t in ["1", "1.0"]; v := [{"b": {to_number(t)}}]}; contains(json.marshal(o), "1.0") }`, false},
+		"arguments that are the same so":        {"f(x) := sprintf(\"%v\", [x])\ndeny contains \"x\" if { f(to_number(\"1\")) == \"1\"; f([to_number(\"1\")]) == \"[1.0]\" }\ndeny contains \"y\" if f([to_number(\"1.0\")]) == \"[1.0]\"", false},
+		"walk":                                  {`deny contains "x" if { walk(input.object, [p, v]); v == "nothing" }`, false}, // unsupported
+		"a template":                            {`deny contains "x" if $"{input.requester}!" == "bob!"`, true},
+		"a long text":                           {`deny contains "x" if count(concat("", [input.requester | some x in numbers.range(1, 5000)])) == 1`, false},
+		"many steps":                            {`deny contains "x" if { some a in numbers.range(1, 100); some b in numbers.range(1, 100); a + b == 0 }`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			module, in := mustCompile(t, "package p\n"+test.module), input(t, screenDocuments())

@@ -105,6 +105,9 @@ func (c *screenCompiler) rule(rule *ast.Rule, makes shape) *screenRule {
 		fallthrough
 	case oneValue, aList:
 		made.head.value = b.operand(rule.Head.Value)
+		if makes == oneValue && made.head.value.loose() {
+			made.head.value = operand{}
+		}
 	}
 	return made
 }
@@ -201,10 +204,11 @@ func (b *bodyCompiler) call(terms []*ast.Term) expression {
 		}
 		made.args = append(made.args, arg)
 	}
+	loose := slices.ContainsFunc(made.args, func(arg operand) bool { return arg.loose() })
 	var arity int
 	if name[0].Equal(ast.DefaultRootDocument) {
 		rules := b.setAt(name)
-		if rules == nil || !rules.function {
+		if rules == nil || !rules.function || loose {
 			return expression{}
 		}
 		made.kind, made.rules, arity = callsRule, rules, len(rules.rules[0].args)
@@ -258,7 +262,7 @@ func (b *bodyCompiler) source(term *ast.Term) (source, bool) {
 		return b.comprehension(term, anObject, v.Key, v.Value, v.Body)
 	}
 	made := b.operand(term)
-	return source{operand: made}, made.kind != unknown
+	return source{operand: made}, made.kind != unknown && !made.loose()
 }
 
 func (b *bodyCompiler) comprehension(term *ast.Term, makes shape, key, value *ast.Term, body ast.Body) (source, bool) {
@@ -332,6 +336,18 @@ func (o *operand) matchable() bool {
 		return o.kind == constant || o.kind == variable
 	}
 	return !slices.ContainsFunc(o.parts, func(part operand) bool { return !part.matchable() })
+}
+
+// loose reports whether an operand has a set, or keys of an object, of variables. Until a built-in function takes such a value, OPA keeps
+// the variables in it: their names order the elements, and two elements may be the same.
+func (o *operand) loose() bool {
+	for i := range o.parts {
+		key := o.kind == buildsSet || o.kind == buildsObject && i%2 == 0
+		if key && o.parts[i].kind != constant || o.parts[i].loose() {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *bodyCompiler) operand(term *ast.Term) operand {

@@ -219,7 +219,7 @@ type goal struct {
 
 // solve evaluates a body from an expression on. Each expression is a step, and so is the end.
 func (s *screening) solve(body []expression, i int, g *goal) outcome {
-	if s.budget.Cancelled() {
+	if s.leave || s.budget.Cancelled() {
 		return abandon
 	}
 	if i == len(body) {
@@ -302,8 +302,8 @@ func (s *screening) add(g *goal) bool {
 	case aList, aSet:
 		g.elements = append(g.elements, value)
 	case oneValue:
-		if g.value != nil && !g.value.Equal(value) {
-			return false
+		if g.value != nil {
+			return identical(g.value, value)
 		}
 		g.value = value
 	case anObject:
@@ -316,11 +316,52 @@ func (s *screening) add(g *goal) bool {
 		}
 		made, _ := g.value.Value.(ast.Object)
 		if known := made.Get(key); known != nil {
-			return known.Equal(value)
+			return identical(known, value)
 		}
 		made.Insert(key, value)
 	}
 	return true
+}
+
+// identical reports whether two values are the same, and their numbers are written in the same way. It depends on the order of evaluation
+// which one of 1 and 1.0 remains.
+func identical(a, b *ast.Term) bool {
+	if a == b {
+		return true
+	}
+	switch v := a.Value.(type) {
+	case ast.Number:
+		w, ok := b.Value.(ast.Number)
+		return ok && v == w
+	case *ast.Array:
+		w, ok := b.Value.(*ast.Array)
+		if !ok || v.Len() != w.Len() {
+			return false
+		}
+		for i := range v.Len() {
+			if !identical(v.Elem(i), w.Elem(i)) {
+				return false
+			}
+		}
+		return true
+	case ast.Set:
+		w, ok := b.Value.(ast.Set)
+		return ok && slices.EqualFunc(v.Slice(), w.Slice(), identical)
+	case ast.Object:
+		w, ok := b.Value.(ast.Object)
+		if !ok || v.Len() != w.Len() {
+			return false
+		}
+		keys, others := v.KeysIterator(), w.KeysIterator()
+		for key, more := keys.Next(); more; key, more = keys.Next() {
+			other, _ := others.Next()
+			if !identical(key, other) || !identical(v.Get(key), w.Get(other)) {
+				return false
+			}
+		}
+		return true
+	}
+	return a.Equal(b)
 }
 
 // made is what a goal has made.

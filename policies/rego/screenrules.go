@@ -103,6 +103,9 @@ func (s *screening) callRule(x *expression, body []expression, i int, g *goal) o
 		hash = hash*31 + argument.Hash()
 	}
 	value := s.returnedFor(x.rules, arguments, hash)
+	if s.leave {
+		return abandon
+	}
 	if value == nil {
 		found, err := s.lookup(x.rules, arguments)
 		if err != nil {
@@ -124,6 +127,7 @@ func (s *screening) returnedFor(rules *ruleSet, arguments []*ast.Term, hash int)
 	for i := range s.calls {
 		call := &s.calls[i]
 		if call.hash == hash && call.rules == rules && slices.EqualFunc(call.arguments, arguments, (*ast.Term).Equal) {
+			s.leave = s.leave || !slices.EqualFunc(call.arguments, arguments, identical)
 			return call.value
 		}
 	}
