@@ -66,7 +66,11 @@ func (o *origin) openBlob(ctx context.Context, f *transfer.File, offset, length 
 			return nil, err //nolint:wrapcheck // it is an Error for users
 		}
 	}
-	return o.repository.Part(ctx, &oci.Descriptor{Digest: godigest.Digest(image.Digest), Size: f.Size}, offset, length), nil
+	blob := &oci.Descriptor{Digest: godigest.Digest(image.Digest), Size: f.Size}
+	if offset > 0 { // without ranges, each request would read all bytes before it
+		return o.repository.Ranges(ctx, blob, offset, length), nil
+	}
+	return o.repository.Part(ctx, blob, offset, length), nil
 }
 
 // resumed is a stream that continues broken connections.

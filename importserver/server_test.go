@@ -708,3 +708,39 @@ func FuzzStatus(f *testing.F) {
 		}
 	})
 }
+
+// TestBlobParts holds that a disk in an OVA of a registry is read by ranges, and not at all without them.
+func TestBlobParts(t *testing.T) {
+	data := image(t, guest(4<<20))
+	blob := append(bytes.Repeat([]byte("other "), 1000), data...)
+	r, file := registered(t, blob, blob)
+	disk := transfer.Disk{Name: "a.vmdk", Format: "vmdk", Parts: []transfer.Part{{Offset: 6000, Size: int64(len(data)), Digest: digest(data)}}}
+	for name, breaks := range map[string]int64{"as it is": 0, "connections break": 700_000} {
+		r.BreakAfter.Store(breaks)
+		s := startTrusting(t, r.Authority, []transfer.File{file}, disk)
+		for _, part := range [][2]int{{0, len(data)}, {1000, len(data)}, {5, 100}} {
+			_, body, err := s.get(t, http.MethodGet, "/disks/0", "Range", fmt.Sprintf("bytes=%d-%d", part[0], part[1]-1))
+			if err != nil || !bytes.Equal(body, data[part[0]:part[1]]) {
+				t.Errorf("%s: bytes %v: %d, %v", name, part, len(body), err)
+			}
+		}
+		if got := s.status(t); got.Digest != transfer.DigestVerified {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+	r.BreakAfter.Store(0)
+	r.NoRanges.Store(true)
+	s := startTrusting(t, r.Authority, []transfer.File{file}, disk)
+	if got, body, _ := s.get(t, http.MethodGet, "/disks/0"); got.code != http.StatusBadGateway || len(body) > 1000 || s.problem(t).Reason != web.ReasonNoRanges {
+		t.Errorf("without ranges: %d, %d bytes, %+v", got.code, len(body), s.problem(t))
+	}
+	r.NoRanges.Store(false)
+	other := slices.Concat(blob[:6000], data[:len(data)/2], []byte{1 + data[len(data)/2]}, data[len(data)/2+1:])
+	r.Answer("/blobs/", func(w http.ResponseWriter, request *http.Request) {
+		http.ServeContent(w, request, "", time.Time{}, bytes.NewReader(other))
+	})
+	s = startTrusting(t, r.Authority, []transfer.File{file}, disk)
+	if _, body, err := s.get(t, http.MethodGet, "/disks/0"); err == nil || len(body) == len(data) || s.problem(t).Reason != web.ReasonChecksumMismatch {
+		t.Errorf("another disk: %d bytes, %v, %+v", len(body), err, s.problem(t))
+	}
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/sources/artifacts"
+	"github.com/virtward/virtward/sources/web"
 )
 
 // Registry has the flags of connections to registries.
@@ -101,6 +102,26 @@ func (r *Registry) options() (artifacts.Options, error) {
 		TLSHandshakeTimeout: r.timeout, ResponseHeaderTimeout: 5 * time.Minute, IdleConnTimeout: r.idle, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 	}
 	return o, nil
+}
+
+// OVA returns the name and the content of the OVA that a reference names. The content is read by ranges, and is not compared with its digest.
+func (r *Registry) OVA(ctx context.Context, text string) (name string, content *web.Blocks, err error) {
+	connection, reference, err := r.source(text)
+	if err != nil {
+		return "", nil, err
+	}
+	repository, err := artifacts.Open(ctx, reference, connection)
+	if err != nil {
+		return "", nil, err //nolint:wrapcheck // it names the repository
+	}
+	top, _, err := repository.Top(ctx)
+	switch {
+	case err != nil:
+		return "", nil, err //nolint:wrapcheck // as above
+	case top.Manifest == nil || top.Manifest.OVA == nil:
+		return "", nil, fmt.Errorf("%s: the artifact is a %s, not an OVA", reference.String(), top.Kind)
+	}
+	return top.Manifest.OVA.Name, repository.Random(ctx, &top.Manifest.OVA.Descriptor), nil
 }
 
 // referenceOf parses an argument. With an identifier, it must have a tag or a digest.

@@ -11,15 +11,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtward/virtward/cli/appliances"
+	"github.com/virtward/virtward/cli/artifacts"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/printers"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/appliance"
 	"github.com/virtward/virtward/sources"
+	registries "github.com/virtward/virtward/sources/artifacts"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/templates/randomness"
 	"github.com/virtward/virtward/texts"
@@ -50,13 +51,16 @@ type choices struct {
 	verifies, http bool
 	authorities    string
 	output         string
+	registry       artifacts.Registry
 }
 
-func (c *choices) add(flags *pflag.FlagSet) {
+func (c *choices) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	c.registry.AddRegistryFlags(cmd, c.program)
 	flags.StringVar(&c.system, "virtual-system", "", "Id of the virtual system, if the package has several")
 	flags.StringVar(&c.option, "deployment-option", "", "Id of the deployment option instead of the default one")
 	flags.BoolVar(&c.lax, "lax", false, "Drop required parts that have no equivalent, instead of rejecting the package")
-	flags.BoolVar(&c.verify, "verify", true, "Check the digests of the manifest and decode the disks; otherwise only headers are read, which is the default for a URL")
+	flags.BoolVar(&c.verify, "verify", true, "Check the digests of the manifest and decode the disks; otherwise only headers are read, which is the default for a URL and an artifact")
 	flags.BoolVar(&c.http, "allow-http", false, "Read a URL without TLS")
 	flags.StringVar(&c.authorities, "certificate-authority", "", "`FILE` with certificates in PEM that the certificate of the package must be issued by")
 }
@@ -65,7 +69,7 @@ func (c *choices) add(flags *pflag.FlagSet) {
 func oneFile(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) != 1:
-		return options.Usagef("name one OVA or OVF file, or its URL%s", options.SeeHelp(cmd))
+		return options.Usagef("name one OVA or OVF file, its URL, or the reference of an artifact%s", options.SeeHelp(cmd))
 	}
 	return nil
 }
@@ -98,14 +102,17 @@ func (c *choices) options() (appliance.Options, error) {
 	return o, nil
 }
 
-// read inspects a package in a file or at a URL.
+// read inspects a package in a file, at a URL or in a registry.
 func (c *choices) read(cmd *cobra.Command, name string) (*appliance.Appliance, error) {
 	var found *appliance.Appliance
 	var err error
-	if isURL(name) {
-		c.verifies = c.verify && cmd.Flags().Changed("verify")
+	c.verifies = c.verify && cmd.Flags().Changed("verify")
+	switch {
+	case registries.IsReference(name):
+		found, err = c.readArtifact(cmd.Context(), name)
+	case isURL(name):
 		found, err = c.readURL(cmd.Context(), name)
-	} else {
+	default:
 		found, err = c.readFile(name)
 	}
 	if errors.Is(err, ovf.ErrChoice) {
@@ -151,12 +158,13 @@ func newInspect(program options.Program) *cobra.Command {
 	c := &choices{program: program, output: printers.Table}
 	formats := []string{printers.Table, printers.JSON, printers.YAML}
 	cmd := &cobra.Command{
-		Use:   "inspect FILE|URL",
+		Use:   "inspect FILE|URL|oci://REGISTRY/REPOSITORY:TAG",
 		Short: "Show what an OVA or OVF is, and what an import of it would create",
 		Long: `Show what an OVA or OVF is, and what an import of it would create.
 
 The command lists each part that is dropped or guessed, and all reasons to reject the package. It checks the digests of the
-manifest, and decodes the disks. Of a URL it reads only headers, by ranges, unless you set --verify.
+manifest, and decodes the disks. Of a URL it reads only headers, by ranges, unless you set --verify, and also of an artifact of a registry
+that is an OVA, as template push writes it.
 
 The exit code is 0 if the package is importable, and 1 if it is rejected or a virtual system must be chosen.`,
 		Example: program.Examples(`  # Show what an appliance becomes
@@ -164,6 +172,9 @@ The exit code is 0 if the package is importable, and 1 if it is rejected or a vi
 
   # Read an appliance on a web server without downloading it
   PROGRAM ova inspect https://example.com/appliance.ova
+
+  # Read an appliance in a registry without downloading it
+  PROGRAM ova inspect oci://quay.io/templates/appliance:v1
 
   # Choose a virtual system of several, and print JSON
   PROGRAM ova inspect suite.ovf --virtual-system database -o json`),
@@ -184,7 +195,7 @@ The exit code is 0 if the package is importable, and 1 if it is rejected or a vi
 			return errors.Join(err, verdict(shown(args[0]), found))
 		},
 	}
-	c.add(cmd.Flags())
+	c.add(cmd)
 	cmd.Flags().StringVarP(&c.output, "output", "o", c.output, "What to print: "+strings.Join(formats, ", "))
 	options.CompleteFlags(cmd, map[string][]string{"output": formats})
 	return cmd
@@ -201,7 +212,7 @@ type convert struct {
 func newConvert(program options.Program) *cobra.Command {
 	c := &convert{choices: choices{program: program, output: printers.YAML}}
 	cmd := &cobra.Command{
-		Use:   "convert FILE|URL",
+		Use:   "convert FILE|URL|oci://REGISTRY/REPOSITORY:TAG",
 		Short: "Convert an OVA or OVF into a VirtualMachineTemplate",
 		Long: `Convert an OVA or OVF into a VirtualMachineTemplate.
 
@@ -219,7 +230,7 @@ The first network adapter is connected to the pod network. Map each further netw
 			return c.run(cmd, args[0])
 		},
 	}
-	c.add(cmd.Flags())
+	c.add(cmd)
 	cmd.Flags().StringVar(&c.name, "name", "", "Name of the template instead of that of the virtual system")
 	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "default", "Namespace of the template and of its PersistentVolumeClaims")
 	cmd.Flags().StringToStringVar(&c.networks, "network", nil, "`NETWORK=VALUE`: pod, none, or a NetworkAttachmentDefinition as NAME or NAMESPACE/NAME; can be repeated")

@@ -83,6 +83,20 @@ func (c *choices) readURL(ctx context.Context, text string) (*appliance.Applianc
 	return found, explained(sources.Redact(text), err)
 }
 
+// readArtifact inspects an OVA that is a layer of an artifact of a registry: only what an inspection needs is requested.
+func (c *choices) readArtifact(ctx context.Context, text string) (*appliance.Appliance, error) {
+	name, data, err := c.registry.OVA(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	o.HeadersOnly, o.Remote = !c.verifies, true
+	return appliance.Inspect(name, data, o)
+}
+
 // sibling opens a file beside the descriptor.
 func (r *remote) sibling(name string) (appliance.Data, error) {
 	data, known := r.opened[name]

@@ -28,6 +28,7 @@ import (
 
 	"github.com/virtward/virtward/cli/clitest"
 	"github.com/virtward/virtward/ovf/appliance"
+	"github.com/virtward/virtward/sources/artifacts/artifactstest"
 	"github.com/virtward/virtward/vmdk"
 )
 
@@ -245,5 +246,50 @@ func TestSignature(t *testing.T) {
 		if got.Code != c.code || verified != c.verified || !strings.Contains(got.Out+got.ErrOut, c.says) {
 			t.Errorf("%s: got %d, %+v %s", name, got.Code, found.Package.Certificate, got.ErrOut)
 		}
+	}
+}
+
+// TestArtifact holds that an OVA of a registry is inspected and converted by ranges, and nothing else is.
+func TestArtifact(t *testing.T) {
+	archive, _ := packed(t, nil)
+	registry := artifactstest.New(t)
+	registry.PushOVA(t, "appliances/harbour:v1", "harbour-light.ova", archive)
+	registry.Push(t, "templates/web:v1", artifactstest.Variant{Object: `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"db"},"spec":{"template":{"spec":{}}}}`})
+	base := "oci://" + registry.Host
+	for _, c := range []struct {
+		args, says string
+		ranges     bool
+		code       int
+	}{
+		{base + "/appliances/harbour:v1", "", true, clitest.ExitOK},
+		{base + "/appliances/harbour:v1 --verify", "", true, clitest.ExitOK},
+		{base + "/appliances/harbour:v1", "the registry does not send ranges of blobs", false, clitest.ExitFailed},
+		{base + "/templates/web:v1", "the artifact is a VirtualMachine, not an OVA", true, clitest.ExitFailed},
+		{base + "/appliances/harbour", "name a tag or a digest", true, clitest.ExitUsage},
+	} {
+		registry.NoRanges.Store(!c.ranges)
+		registry.Requests()
+		got := clitest.Call(t, "", append([]string{"ova", "inspect", "-o", "json", "--registry-plain-http"}, strings.Fields(c.args)...)...)
+		if got.Code != c.code || !strings.Contains(got.ErrOut, c.says) {
+			t.Errorf("%s: got %d: %s", c.args, got.Code, got.ErrOut)
+		}
+		for _, request := range registry.Requests() {
+			if strings.Contains(request, "/blobs/") && !strings.Contains(request, " bytes=") {
+				t.Errorf("%s: the whole blob is requested: %s", c.args, request)
+			}
+		}
+		if c.code != clitest.ExitOK {
+			continue
+		}
+		var found appliance.Appliance
+		clitest.Decode(t, json.Unmarshal, got.Out, &found)
+		if found.Verdict != appliance.Importable || found.Source != "harbour-light.ova" || found.Package.Manifest.Verified != strings.Contains(c.args, "--verify") {
+			t.Errorf("%s: got %+v", c.args, found)
+		}
+	}
+	registry.NoRanges.Store(false)
+	got := clitest.Call(t, "", "ova", "convert", "--registry-plain-http", base+"/appliances/harbour:v1", "--network", "Sea=none")
+	if got.Code != clitest.ExitOK || !strings.Contains(got.Out, "kind: VirtualMachineTemplate") {
+		t.Errorf("convert: %d: %s", got.Code, got.ErrOut)
 	}
 }

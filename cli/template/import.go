@@ -51,6 +51,9 @@ func newImport(program options.Program) *cobra.Command {
 		Long: `Make a template of a virtual appliance, an OVA on a web server or on this machine, or of an artifact of a registry, as template push
 writes it.
 
+An artifact is a template or a virtual machine with its disks, or an OVA file. The flags for descriptors, such as --network, are for OVA
+files only.
+
 For a URL and an artifact, import prints a VirtualMachineTemplateImport: apply it with kubectl create. The cluster then reads the
 descriptor, imports the disks and creates the template. The import has the name of the file or of the repository, unless you name another.
 
@@ -67,7 +70,7 @@ compressed as a whole with gzip, bzip2 or zstd is decompressed into a temporary 
 xz first. The file can also be an artifact that template export wrote, an archive .tar with an OCI layout: its disks are uploaded as raw
 bytes, and no signature of it is verified.
 
-ova inspect shows before what comes out, and which choices a file offers. You need permission to create
+ova inspect shows before what comes out, and which choices a file offers, also one of a registry. You need permission to create
 virtualmachinetemplateimports, virtualmachinetemplates and datavolumes in the namespace, and to get the Secret and the ConfigMap that
 you name. For a file, you need permission to create and get virtualmachinetemplates, to create, get and patch datavolumes, to create
 uploadtokenrequests.upload.cdi.kubevirt.io, and to get the cdiconfig config, unless you give --uploadproxy-url.`,
@@ -88,7 +91,10 @@ uploadtokenrequests.upload.cdi.kubevirt.io, and to get the cdiconfig config, unl
   PROGRAM template import web.oci.tar -n templates
 
   # Import a template of a registry with its disks
-  PROGRAM template import oci://registry.example.com/templates/web:v1 -n templates --platform arm64 --secret registry-login --watch`),
+  PROGRAM template import oci://registry.example.com/templates/web:v1 -n templates --platform arm64 --secret registry-login --watch
+
+  # Import an OVA of a registry
+  PROGRAM template import oci://registry.example.com/templates/appliance:v1 -n templates --network Sea=lab/sea --accept-eula --watch`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			i.hasTTL = cmd.Flags().Changed("ttl")
 			return i.validate(cmd, args)

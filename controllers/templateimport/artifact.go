@@ -127,7 +127,7 @@ func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachin
 	defer r.close()
 	read := &Read{Origin: imports.Origin{Repository: r.Name, Digest: r.top, Signer: r.signer, Validator: r.chosen, Authorities: r.authorities, Sources: s.Permitted}}
 	if r.manifest.OVA != nil {
-		return nil, &imports.Fault{Reason: v1beta1.ReasonNotImportable, Message: "spec.source.oci: the artifact is an OVA: put it on a web server"}
+		return r.readAppliance(ctx, of, read)
 	}
 	for i := range r.manifest.Disks {
 		read.Origin.Size += r.manifest.Disks[i].Descriptor.Size
@@ -149,6 +149,17 @@ func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachin
 		}
 	}
 	return read, nil
+}
+
+// readAppliance reads the descriptor and the headers of the disks of an OVA that is a layer.
+func (r *resolved) readAppliance(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, read *Read) (*Read, error) {
+	if of.Spec.Source.OCI.Platform != "" && r.platforms == nil {
+		return nil, &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: "spec.source.oci.platform: the artifact is an OVA, which names no architecture: remove this field"}
+	}
+	layer := &r.manifest.OVA.Descriptor
+	read.Origin.Size, read.Origin.File, read.Origin.Blob = layer.Size, r.manifest.OVA.Name, layer.Digest.String()
+	found, err := appliance.Inspect(r.manifest.OVA.Name, r.Random(ctx, layer), imports.Options(of))
+	return inspected(of, read, found, err)
 }
 
 // head inspects the beginning of a disk.
@@ -174,17 +185,25 @@ func (r *resolved) head(ctx context.Context, disk *oci.Disk) error {
 	return nil
 }
 
-// verifyArtifact reads all layers, and compares their digests.
-func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, _ map[string]string, progress *transfers.Progress) error {
+// verifyArtifact reads all layers, and compares their digests, and those of the files of an OVA.
+func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, digests map[string]string, progress *transfers.Progress) (*Verified, error) {
 	r, err := s.resolve(ctx, of, nil) // what is read has the digest of the status, whose signature was verified
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer r.close()
 	if was := of.Status.Source; r.chosen != was.Validator {
-		return changed(of)
+		return nil, changed(of)
 	}
 	measured := &measuredReader{progress: progress, total: of.Status.Source.Size}
+	if r.manifest.OVA != nil {
+		layer := &r.manifest.OVA.Descriptor
+		part := r.Part(ctx, layer, 0, layer.Size)
+		defer part.Close()
+		measured.Reader = oci.Verified(part, layer)
+		files, err := whole(measured, digests)
+		return &Verified{Files: files}, err
+	}
 	for i := range r.manifest.Disks {
 		layer := &r.manifest.Disks[i].Descriptor
 		part := r.Part(ctx, layer, 0, layer.Size)
@@ -192,8 +211,8 @@ func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMach
 		_, err := io.Copy(io.Discard, measured)
 		_ = part.Close() // all of it was read, or it failed
 		if err != nil {
-			return err //nolint:wrapcheck // as above
+			return nil, err //nolint:wrapcheck // as above
 		}
 	}
-	return nil
+	return &Verified{}, nil
 }

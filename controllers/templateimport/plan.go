@@ -143,9 +143,12 @@ func (o *observed) isSame() bool {
 	return o.read.Origin.Size == s.Size && o.read.Origin.Validator == s.Validator && o.read.Outcome.Fault == nil && o.read.Outcome.Plan == s.Plan
 }
 
-// verifies reports whether the whole file is read before CDI does.
+// verifies reports whether the whole file is read before CDI does. The digest of a layer with an OVA cannot be compared otherwise, because
+// the pod reads ranges of it: a signature would cover none of these bytes.
 func (o *observed) verifies() bool {
-	return o.request.Spec.Checksum != "" || o.request.Spec.Verify == v1beta1.ImportVerifyRequire
+	spec, source := &o.request.Spec, o.request.Status.Source
+	layer := source != nil && source.File != "" && (spec.Verify != v1beta1.ImportVerifySkip || source.Signer != "")
+	return layer || spec.Checksum != "" || spec.Verify == v1beta1.ImportVerifyRequire
 }
 
 // disks is the state of the DataVolumes.
@@ -193,9 +196,9 @@ func (o *observed) importing() decision {
 	return d
 }
 
-// permitted are the missing DataVolumes that can be created now: a server decompresses few disks at the same time.
+// permitted are the missing DataVolumes that can be created now: a server decompresses few layers at the same time.
 func (o *observed) permitted(found *disks) []requests.Step {
-	if o.request.Spec.Source.OCI == nil {
+	if s := o.request.Status.Source; o.request.Spec.Source.OCI == nil || s != nil && s.File != "" {
 		return found.missing
 	}
 	return found.missing[:min(len(found.missing), max(0, transfer.MaxDecompressed-len(found.waiting)-len(found.stale)))]

@@ -59,7 +59,7 @@ type Reconciler struct {
 	children *dependents.Index
 	// readings and verifications have the UIDs of the imports as keys.
 	readings      *transfers.Pool[*Read]
-	verifications *transfers.Pool[struct{}]
+	verifications *transfers.Pool[*verification]
 
 	mu sync.Mutex
 	// held are the namespaces of the imports with a reading, by the UID, and uids the UIDs of the keys.
@@ -73,7 +73,7 @@ func New(ctx context.Context, options Options) *Reconciler {
 		Options: options, children: dependents.New(maxChildren), held: map[types.UID]string{}, uids: map[reconcile.Request]types.UID{},
 		keys:          keys{of: map[types.UID]key{}},
 		readings:      transfers.New[*Read](ctx, transfers.Limits{Running: maxReadings, Namespace: 1}),
-		verifications: transfers.New[struct{}](ctx, transfers.Limits{Running: maxVerifications, Namespace: 2}),
+		verifications: transfers.New[*verification](ctx, transfers.Limits{Running: maxVerifications, Namespace: 2}),
 		kept: &kept{Client: options.Client, Owner: Owner, Tell: options.Tell, Status: func(r *v1beta1.VirtualMachineTemplateImport) *v1beta1.VirtualMachineTemplateImportStatus {
 			return &r.Status
 		}},
@@ -198,9 +198,13 @@ func (r *Reconciler) verifies(o *observed, d *decision) {
 			*d = failed(f.Reason, f.Message)
 			return
 		}
-		request, at, digests := o.request.DeepCopy(), o.place(), digestsOf(o)
-		err := r.verifications.Start(uid, o.request.Namespace, func(ctx context.Context, progress *transfers.Progress) (struct{}, error) {
-			return struct{}{}, r.Source.Verify(ctx, request, at, digests, progress)
+		request, at, names, digests := o.request.DeepCopy(), o.place(), namesOf(o), digestsOf(o)
+		err := r.verifications.Start(uid, o.request.Namespace, func(ctx context.Context, progress *transfers.Progress) (*verification, error) {
+			verified, err := r.Source.Verify(ctx, request, at, digests, progress)
+			if err != nil {
+				return nil, err //nolint:wrapcheck // it is an Error for users
+			}
+			return verificationOf(verified, names), nil
 		}, nil)
 		if err != nil {
 			d.progress.Message = err.Error()
@@ -217,26 +221,58 @@ func (r *Reconciler) verifies(o *observed, d *decision) {
 		d.failsBy(task.Err)
 	default:
 		r.verifications.Forget(uid)
-		d.progress.verified = true
+		d.progress.verified = task.Result
 		d.after = soon
 	}
 }
 
-// digestsOf are the digests of the files that the import uses, by their names in the archive.
+// digestsOf are the digests of the files that the import uses, by their names in the archive. An empty one is any.
 func digestsOf(o *observed) map[string]string {
 	all := map[string]string{}
-	if o.request.Spec.Verify == v1beta1.ImportVerifySkip {
-		return all
-	}
 	disks := o.read.Outcome.Disks
 	for i := range disks {
 		for _, p := range disks[i].File.Parts {
-			if p.Digest != "" {
-				all[p.Name] = p.Digest
+			if all[p.Name] = p.Digest; o.request.Spec.Verify == v1beta1.ImportVerifySkip {
+				all[p.Name] = ""
 			}
 		}
 	}
 	return all
+}
+
+// namesOf are the names of the files of each disk.
+func namesOf(o *observed) [][]string {
+	disks := o.read.Outcome.Disks
+	all := make([][]string, len(disks))
+	for i := range disks {
+		for _, p := range disks[i].File.Parts {
+			all[i] = append(all[i], p.Name)
+		}
+	}
+	return all
+}
+
+// verification is what a comparison of a whole file computed.
+type verification struct {
+	// digest is that of a file; empty for an artifact.
+	digest string
+	// disks are the digests of the files of each disk; nil for an artifact with disks as layers.
+	disks [][]string
+}
+
+func verificationOf(verified *Verified, names [][]string) *verification {
+	v := &verification{digest: verified.Digest}
+	if verified.Files == nil {
+		return v
+	}
+	for _, disk := range names {
+		var digests []string
+		for _, name := range disk {
+			digests = append(digests, verified.Files[name])
+		}
+		v.disks = append(v.disks, digests)
+	}
+	return v
 }
 
 // failsBy ends an import by a fault, or repeats the step after another error.
@@ -334,7 +370,7 @@ func (r *Reconciler) finish(ctx context.Context, o *observed, d *decision) (reco
 	if err := r.remembers(ctx, o, &d.progress); err != nil {
 		return reconcile.Result{}, err
 	}
-	if d.progress.found != nil || d.progress.verified || !ended && d.progress.State != requests.IsWorking { // what follows is planned from the status
+	if d.progress.found != nil || d.progress.verified != nil || !ended && d.progress.State != requests.IsWorking { // what follows is planned from the status
 		return reconcile.Result{RequeueAfter: soon}, nil
 	}
 	if o.unwatched && !ended {

@@ -458,8 +458,16 @@ func TestVerified(t *testing.T) {
 		r.Spec.Verify, r.Spec.Checksum = v1beta1.ImportVerifyRequire, "sha256:"+sumOf(string(file))
 	})
 	c.drive(t, unbounded())
-	if s := c.stored(t).Status.Source; s == nil || !s.Verified || c.completed(t).Status != metav1.ConditionTrue {
+	at := bytes.Index(file, []byte("KDMV"))
+	disk := c.stored(t).Status.Disks[0].Digests
+	if s := c.stored(t).Status.Source; s == nil || !s.Verified || s.Digest != "sha256:"+sumOf(string(file)) || len(disk) != 1 || c.completed(t).Status != metav1.ConditionTrue {
 		t.Errorf("got %+v", c.stored(t).Status)
+	}
+	var size int64
+	_, err := fmt.Sscanf(strings.TrimRight(string(file[at-512+124:at-512+136]), " \x00"), "%o", &size) // the size in the header of tar
+	must(t, err)
+	if want := "sha256:" + sumOf(string(file[at:int64(at)+size])); disk[0] != want {
+		t.Errorf("the disk has the digest %s, want %s", disk[0], want)
 	}
 }
 

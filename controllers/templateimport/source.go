@@ -2,6 +2,8 @@ package templateimport
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -31,9 +33,18 @@ import (
 type Source interface {
 	// Read reads the descriptor and the headers of the disks. The place is that of the archive of a claim; nil for another source.
 	Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place) (*Read, error)
-	// Verify reads the whole file, and compares the checksum of the import and the digests of files of the appliance. The place is that
-	// of Read.
-	Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) error
+	// Verify reads the whole file. It compares the checksum of the import, and the digests of files of the appliance by their names; an
+	// empty one is any. The place is that of Read.
+	Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) (*Verified, error)
+}
+
+// Verified has the SHA-256 digests that were computed while a whole file was read.
+type Verified struct {
+	// Digest is that of a file; empty for an artifact, of which the digest was known before. That of a file of a claim includes the zeros
+	// behind it.
+	Digest string
+	// Files are those of files of the appliance, by their names; nil for an artifact with disks as layers.
+	Files map[string]string
 }
 
 // Read is what was read of an appliance.
@@ -145,14 +156,20 @@ func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplat
 	if at == nil {
 		read.Origin.URL, read.Origin.Authorities, read.Origin.Sources = url, opened.Authorities, s.Permitted
 	}
+	read, err = inspected(of, read, found, err)
+	return read, described(of, err)
+}
+
+// inspected decides what an appliance becomes that was inspected.
+func inspected(of *v1beta1.VirtualMachineTemplateImport, read *Read, found *appliance.Appliance, err error) (*Read, error) {
 	switch {
 	case errors.Is(err, ovf.ErrChoice):
 		read.Outcome = imports.Unknown(err)
-		return read, nil
 	case err != nil:
-		return nil, described(of, err)
+		return nil, err
+	default:
+		read.Outcome = imports.Evaluate(of, found)
 	}
-	read.Outcome = imports.Evaluate(of, found)
 	return read, nil
 }
 
@@ -163,21 +180,30 @@ func nameOf(url string) string {
 }
 
 // Verify implements Source.
-func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) error {
+func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) (*Verified, error) {
+	var verified *Verified
+	var err error
 	if of.Spec.Source.OCI != nil {
-		return described(of, s.verifyArtifact(ctx, of, digests, progress))
+		verified, err = s.verifyArtifact(ctx, of, digests, progress)
+	} else {
+		verified, err = s.verifyFile(ctx, of, at, digests, progress)
 	}
+	return verified, described(of, err)
+}
+
+// verifyFile reads the file of a web server, or that of a claim.
+func (s *LiveSource) verifyFile(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) (*Verified, error) {
 	opened, url, err := s.open(ctx, of, at)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer opened.Close()
 	file, err := opened.Probe(ctx, url, false)
 	if err != nil {
-		return described(of, err)
+		return nil, err //nolint:wrapcheck // it is an Error for users
 	}
 	if was := of.Status.Source; file.Size != was.Size || file.Validator != was.Validator {
-		return changed(of)
+		return nil, changed(of)
 	}
 	checksum, padded := of.Spec.Checksum, ""
 	if at != nil { // zeros can follow the file
@@ -185,24 +211,30 @@ func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTempl
 	}
 	stream, err := opened.Stream(ctx, file, checksum)
 	if err != nil {
-		return described(of, err)
+		return nil, err //nolint:wrapcheck // as above
 	}
 	defer stream.Close()
 	measured := &measuredReader{Reader: stream, progress: progress, total: file.Size}
 	if padded != "" {
 		if measured.Reader, err = appliance.NewPadded(stream, padded); err != nil {
-			return err //nolint:wrapcheck // the API server validates the checksum
+			return nil, err //nolint:wrapcheck // the API server validates the checksum
 		}
 	}
-	if len(digests) > 0 {
-		if err := appliance.Compare(measured, digests); err != nil {
-			return described(of, err)
-		}
+	sum := sha256.New()
+	files, err := whole(io.TeeReader(measured, sum), digests)
+	if err != nil {
+		return nil, err
 	}
-	if _, err := io.Copy(io.Discard, measured); err != nil {
-		return described(of, err)
+	return &Verified{Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Files: files}, nil
+}
+
+// whole reads an OVA to its end, and returns the digests of files.
+func whole(archive io.Reader, digests map[string]string) (map[string]string, error) {
+	files, err := appliance.Digests(archive, digests)
+	if err == nil {
+		_, err = io.Copy(io.Discard, archive)
 	}
-	return nil
+	return files, err //nolint:wrapcheck // it is an Error for users
 }
 
 // changed is the fault of a file that is another one.

@@ -1,6 +1,7 @@
 package templateimport
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -28,8 +29,8 @@ type progress struct {
 
 	// found is what was read of the appliance, if the status gets it.
 	found *Read
-	// verified notes that the whole file was compared.
-	verified bool
+	// verified is what a comparison of the whole file computed; nil without one.
+	verified *verification
 	// volumes are the DataVolumes of the disks; nil if they are not observed.
 	volumes []*cdiv1beta1.DataVolume
 }
@@ -49,11 +50,14 @@ func statusOf(o *observed, p *progress) *v1beta1.VirtualMachineTemplateImportSta
 		status.Choices, status.Warnings, status.Rejections = f.Outcome.Choices, f.Outcome.Warnings, f.Outcome.Rejections
 		if p.State == requests.IsWorking {
 			status.Disks = imports.StatusDisks(f.Outcome.Disks)
-			status.Source = &v1beta1.ImportedSource{Size: f.Origin.Size, Digest: f.Origin.Digest, Signer: texts.ShortenCharacters(f.Origin.Signer, v1beta1.MaxImportNote), Validator: f.Origin.Validator, Plan: f.Outcome.Plan}
+			status.Source = &v1beta1.ImportedSource{
+				Size: f.Origin.Size, File: texts.ShortenCharacters(f.Origin.File, v1beta1.MaxImportNote), Digest: f.Origin.Digest,
+				Signer: texts.ShortenCharacters(f.Origin.Signer, v1beta1.MaxImportNote), Validator: f.Origin.Validator, Plan: f.Outcome.Plan,
+			}
 		}
 	}
-	if p.verified && status.Source != nil {
-		status.Source.Verified = true
+	if p.verified != nil && status.Source != nil {
+		p.verified.note(status)
 	}
 	noteVolumes(status, p.volumes)
 	status.TemplateRef = nil
@@ -64,6 +68,15 @@ func statusOf(o *observed, p *progress) *v1beta1.VirtualMachineTemplateImportSta
 		conditions.Set(&status.Conditions, c, o.request.Generation, metav1.NewTime(o.now))
 	}
 	return status
+}
+
+// note notes what was verified.
+func (v *verification) note(status *v1beta1.VirtualMachineTemplateImportStatus) {
+	status.Source.Verified = true
+	status.Source.Digest = cmp.Or(status.Source.Digest, v.digest)
+	for i := range v.disks[:min(len(v.disks), len(status.Disks))] {
+		status.Disks[i].Digests = v.disks[i]
+	}
 }
 
 // noteVolumes notes the progress of the volumes.

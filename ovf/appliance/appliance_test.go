@@ -4,11 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha1" //nolint:gosec // of an old manifest
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -340,4 +342,41 @@ func FuzzInspect(f *testing.F) {
 			t.Errorf("got %+v", found)
 		}
 	})
+}
+
+// TestDigests holds the digests of files, and that those of a manifest are compared.
+func TestDigests(t *testing.T) {
+	old := sha1.Sum([]byte("disk")) //nolint:gosec // of an old manifest
+	data := archive(t, entry{name: "./a.ovf", text: "descriptor"}, entry{name: "a.vmdk", text: "disk"}, entry{name: "b.iso", text: "medium"})
+	for name, c := range map[string]struct {
+		data  []byte
+		files map[string]string
+		want  string
+	}{
+		"any":                    {data, map[string]string{"a.vmdk": "", "b.iso": ""}, ""},
+		"that of SHA-1":          {data, map[string]string{"a.vmdk": "sha1:" + hex.EncodeToString(old[:]), "b.iso": "sha256:" + sumOf("medium")}, ""},
+		"none":                   {data, nil, ""},
+		"another digest":         {data, map[string]string{"a.vmdk": "sha256:" + sumOf("disc"), "b.iso": ""}, "the file does not have the digest of the manifest"},
+		"an unknown algorithm":   {data, map[string]string{"a.vmdk": "md5:00"}, "the algorithm of the digest is not known"},
+		"no such file":           {data, map[string]string{"c": ""}, "the archive ends before the file"},
+		"a damaged archive":      {[]byte(strings.Repeat("x", 1024)), map[string]string{"c": ""}, "the archive is damaged"},
+		"a truncated archive":    {data[:1200], map[string]string{"a.vmdk": "", "b.iso": ""}, "unexpected EOF"},
+		"the name of a folder":   {archive(t, entry{name: "c", kind: tar.TypeDir}), map[string]string{"c": ""}, "the archive ends before the file"},
+		"the first of two files": {archive(t, entry{name: "a.vmdk", text: "disk"}, entry{name: "a.vmdk", text: "other"}), map[string]string{"a.vmdk": ""}, ""},
+	} {
+		got, err := Digests(bytes.NewReader(c.data), c.files)
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		want := map[string]string{}
+		for file := range c.files {
+			want[file] = "sha256:" + sumOf(map[string]string{"a.vmdk": "disk", "b.iso": "medium"}[file])
+		}
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("%s: %v, got %v", name, err, got)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"archive/tar"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,22 +15,23 @@ import (
 	"github.com/virtward/virtward/ovf"
 )
 
-// Compare reads an OVA from its start to its end, and compares the digests of files by their names, such as sha256: and hexadecimal digits.
-// The error is a *ovf.Rejection, or one of reading. It holds no content of files.
-func Compare(archive io.Reader, digests map[string]string) error {
-	left := maps.Clone(digests)
+// Digests reads an OVA from its start to the last of some files, and returns their SHA-256 digests by their names. The files have the
+// digests that they must have, such as sha256: and hexadecimal digits; an empty one is any. The error is a *ovf.Rejection, or one of
+// reading. It holds no content of files.
+func Digests(archive io.Reader, files map[string]string) (map[string]string, error) {
+	left, found := maps.Clone(files), map[string]string{}
 	reader := tar.NewReader(archive)
 	for members := 0; len(left) > 0; members++ {
 		header, err := reader.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return rejection(ovf.MissingFile, slices.Sorted(maps.Keys(left))[0], "the archive ends before the file", "download it again")
+			return nil, rejection(ovf.MissingFile, slices.Sorted(maps.Keys(left))[0], "the archive ends before the file", "download it again")
 		case errors.Is(err, tar.ErrHeader):
-			return rejection(ovf.NotAnArchive, "", "the archive is damaged", "download it again")
+			return nil, rejection(ovf.NotAnArchive, "", "the archive is damaged", "download it again")
 		case err != nil:
-			return fmt.Errorf("reading the archive: %w", err)
+			return nil, fmt.Errorf("reading the archive: %w", err)
 		case members >= 2*ovf.MaxFiles:
-			return rejection(ovf.LimitExceeded, header.Name, "the archive has too many entries", "remove files")
+			return nil, rejection(ovf.LimitExceeded, header.Name, "the archive has too many entries", "remove files")
 		}
 		name := strings.TrimPrefix(header.Name, "./")
 		wanted, listed := left[name]
@@ -37,18 +39,32 @@ func Compare(archive io.Reader, digests map[string]string) error {
 			continue
 		}
 		delete(left, name)
-		sum := hashOf(wanted)
-		if sum == nil {
-			return rejection(ovf.ManifestInvalid, name, "the algorithm of the digest is not known", "use SHA256")
-		}
-		if _, err := io.Copy(sum, reader); err != nil { //nolint:gosec // the archive is not compressed
-			return fmt.Errorf("reading the archive: %w", err)
-		}
-		if _, value, _ := strings.Cut(wanted, ":"); hex.EncodeToString(sum.Sum(nil)) != value {
-			return rejection(ovf.ManifestMismatch, name, "the file does not have the digest of the manifest", "download the package again")
+		if found[name], err = digestOf(name, reader, wanted); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return found, nil
+}
+
+// digestOf is the SHA-256 digest of a file that must have another digest too; an empty one is any.
+func digestOf(name string, content io.Reader, wanted string) (string, error) {
+	own, compared := sha256.New(), hash.Hash(nil)
+	var to io.Writer = own
+	if wanted != "" {
+		if compared = hashOf(wanted); compared == nil {
+			return "", rejection(ovf.ManifestInvalid, name, "the algorithm of the digest is not known", "use SHA256")
+		}
+		to = io.MultiWriter(own, compared)
+	}
+	if _, err := io.Copy(to, content); err != nil {
+		return "", fmt.Errorf("reading the archive: %w", err)
+	}
+	if compared != nil {
+		if _, value, _ := strings.Cut(wanted, ":"); hex.EncodeToString(compared.Sum(nil)) != value {
+			return "", rejection(ovf.ManifestMismatch, name, "the file does not have the digest of the manifest", "download the package again")
+		}
+	}
+	return "sha256:" + hex.EncodeToString(own.Sum(nil)), nil
 }
 
 // hashOf is the algorithm of a digest; nil if it is not known.

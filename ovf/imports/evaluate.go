@@ -14,6 +14,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/appliance"
+	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -115,6 +116,13 @@ func (o *Outcome) evaluate(of *v1beta1.VirtualMachineTemplateImport, found *appl
 	if len(o.Disks) > v1beta1.MaxImportDisks {
 		return fault(v1beta1.ReasonNotImportable, "the virtual system has %d disks and CDs with content, and at most %d are imported", len(o.Disks), v1beta1.MaxImportDisks)
 	}
+	parts := 0
+	for i := range o.Disks {
+		parts += len(o.Disks[i].File.Parts)
+	}
+	if parts > transfer.MaxParts {
+		return fault(v1beta1.ReasonNotImportable, "%s: the disks and CDs have %d files together, and at most %d are imported", ovf.LimitExceeded, parts, transfer.MaxParts)
+	}
 	if err := adapt(template.VirtualMachineTemplate, &of.Spec); err != nil {
 		return err
 	}
@@ -173,9 +181,9 @@ func given(of *v1beta1.VirtualMachineTemplateImport, found *appliance.Appliance)
 	return nil
 }
 
-// listed requires what spec.verify does, as far as the manifest shows it.
+// listed requires what spec.verify does, as far as the manifest shows it. Of an artifact, the digest of the layer covers all files.
 func listed(of *v1beta1.VirtualMachineTemplateImport, found *appliance.Appliance) *Fault {
-	if of.Spec.Verify != v1beta1.ImportVerifyRequire {
+	if of.Spec.Verify != v1beta1.ImportVerifyRequire || of.Spec.Source.OCI != nil {
 		return nil
 	}
 	if found.Package.Manifest == nil {

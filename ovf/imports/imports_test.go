@@ -176,3 +176,44 @@ func TestDataVolume(t *testing.T) {
 		t.Error("a DataVolume without a source has a server")
 	}
 }
+
+// TestPlanOfBlob holds the plan of an OVA that is a layer, and that computed digests replace those of the manifest.
+func TestPlanOfBlob(t *testing.T) {
+	blob, listed, read := "sha256:"+strings.Repeat("0a", 32), "sha1:"+strings.Repeat("0b", 20), "sha256:"+strings.Repeat("0c", 32)
+	disks := []Disk{
+		{Name: "quay-disk-1", Size: 1 << 20, File: appliance.File{Href: "a.vmdk", Format: "vmdk", Parts: []appliance.Part{{Name: "a.vmdk", Offset: 1024, Size: 4096, Digest: listed}}}},
+		{Name: "quay-disk-2", Size: 1 << 20, File: appliance.File{Href: "b.vmdk", Format: "vmdk", Parts: []appliance.Part{{Name: "b.vmdk", Offset: 8192, Size: 4096}}}},
+	}
+	from := &Origin{Repository: "registry.example.com/appliances/quay", Digest: "sha256:" + strings.Repeat("0d", 32), File: "quay.ova", Blob: blob, Size: 1 << 20}
+	for name, c := range map[string]struct {
+		digests [][]string
+		verify  v1beta1.ImportVerify
+		want    []string
+	}{
+		"read":              {digests: [][]string{{read}, {read}}, want: []string{read, read}},
+		"read, and skipped": {digests: [][]string{{read}, {read}}, verify: v1beta1.ImportVerifySkip, want: []string{read, read}},
+		"not read":          {want: []string{listed, ""}},
+		"skipped":           {verify: v1beta1.ImportVerifySkip, want: []string{"", ""}},
+		"of another number": {digests: [][]string{{read, read}, {}}, want: []string{listed, ""}},
+		"of the first only": {digests: [][]string{{read}}, want: []string{read, ""}},
+	} {
+		of := sample(func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source, s.Verify = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: "oci://registry.example.com/appliances/quay:v1"}}, c.verify
+		})
+		for i := range c.digests {
+			of.Status.Disks = append(of.Status.Disks, v1beta1.ImportDisk{Name: disks[i].Name, Digests: c.digests[i]})
+		}
+		plan, err := PlanOf(of, from, disks, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(plan.Files) != 1 || plan.Files[0] != (transfer.File{Blob: from.Repository + "@" + blob, Size: 1 << 20}) {
+			t.Errorf("%s: got %+v", name, plan.Files)
+		}
+		for i, want := range c.want {
+			if got := plan.Disks[i].Parts; len(got) != 1 || got[0].Digest != want || got[0].File != 0 || got[0].Offset != disks[i].File.Parts[0].Offset {
+				t.Errorf("%s: got %+v", name, got)
+			}
+		}
+	}
+}

@@ -55,6 +55,8 @@ type Origin struct {
 	Validator string
 	// Repository is that of an artifact, Digest what its reference names, and Signer who signed it; empty if no signature is required.
 	Repository, Digest, Signer string
+	// File is the name of an OVA that is a layer of the artifact, and Blob the digest of the layer; empty for others.
+	File, Blob string
 	// Authorities are certificates in PEM; empty for those of the system.
 	Authorities []byte
 	// Sources are the places that may be connected to.
@@ -119,7 +121,11 @@ func References(of *v1beta1.VirtualMachineTemplateImport) (secret, authorities s
 // PlanOf is what the pod of an import serves: the disks in their order. The claim is that of Pod.
 func PlanOf(of *v1beta1.VirtualMachineTemplateImport, from *Origin, disks []Disk, claim *corev1.PersistentVolumeClaim) (*transfer.Plan, error) {
 	plan := &transfer.Plan{Serving: Servers.Serving(), Volume: volumeOf(of, claim)}
-	if from.Repository == "" {
+	layered := from.Repository != "" && from.Blob == ""
+	switch {
+	case from.Blob != "":
+		plan.Files = []transfer.File{{Blob: from.Repository + "@" + from.Blob, Size: from.Size}}
+	case !layered:
 		plan.Files = []transfer.File{{URL: from.URL, Volume: claim != nil, Size: from.Size, Validator: from.Validator}}
 	}
 	if from.Sources != nil {
@@ -137,12 +143,15 @@ func PlanOf(of *v1beta1.VirtualMachineTemplateImport, from *Origin, disks []Disk
 	for i := range disks {
 		f := &disks[i].File
 		served := transfer.Disk{Name: f.Href, Compression: f.Compression, Format: f.Format, MaxContent: f.MaxContent, Padded: disks[i].Padded}
-		for _, p := range f.Parts {
+		read := readDigests(of, i, len(f.Parts))
+		for j, p := range f.Parts {
 			part := transfer.Part{Offset: p.Offset, Size: p.Size, Digest: p.Digest}
 			switch {
-			case from.Repository != "":
+			case layered:
 				part.File = len(plan.Files)
 				plan.Files = append(plan.Files, transfer.File{Blob: from.Repository + "@" + p.Digest, Size: p.Size})
+			case read != nil:
+				part.Digest = read[j]
 			case of.Spec.Verify == v1beta1.ImportVerifySkip:
 				part.Digest = ""
 			}
@@ -154,6 +163,14 @@ func PlanOf(of *v1beta1.VirtualMachineTemplateImport, from *Origin, disks []Disk
 		return nil, fault(v1beta1.ReasonNotImportable, "the disks cannot be served: %s", found.ToAggregate()) //nolint:forbidigo // a text
 	}
 	return plan, nil
+}
+
+// readDigests are the digests of the files of a disk that were computed when the whole appliance was read; nil if it was not.
+func readDigests(of *v1beta1.VirtualMachineTemplateImport, disk, parts int) []string {
+	if disk >= len(of.Status.Disks) || len(of.Status.Disks[disk].Digests) != parts {
+		return nil
+	}
+	return of.Status.Disks[disk].Digests
 }
 
 // component is the label of the pods of the controller.

@@ -677,3 +677,35 @@ func TestOtherImages(t *testing.T) {
 type content string
 
 func (c content) RawManifest() ([]byte, error) { return []byte(c), nil }
+
+// TestRandom: a blob is read at random, also while connections break, and only by ranges.
+func TestRandom(t *testing.T) {
+	server := artifactstest.New(t)
+	want := noise(1, 3<<20+5)
+	text, _ := server.PushOVA(t, "appliances/web:v1", "web.ova", want)
+	r := open(t, text)
+	top, _, err := r.Top(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, prepare := range map[string]func(){"as it is": func() {}, "connections break": func() { server.BreakAfter.Store(100_000) }} {
+		prepare()
+		server.Requests()
+		got := make([]byte, 300_000)
+		if _, err := r.Random(t.Context(), &top.Manifest.OVA.Descriptor).ReadAt(got, 2<<20); err != nil || !bytes.Equal(got, want[2<<20:2<<20+300_000]) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, request := range server.Requests() {
+			if !strings.Contains(request, " bytes=") {
+				t.Errorf("%s: the whole blob is requested: %s", name, request)
+			}
+		}
+	}
+	server.NoRanges.Store(true)
+	for offset, length := range map[int64]int{0: 1, 2 << 20: 10, 1 << 20: 1} {
+		_, err := r.Random(t.Context(), &top.Manifest.OVA.Descriptor).ReadAt(make([]byte, length), offset)
+		if !web.HasReason(err, web.ReasonNoRanges) || !strings.Contains(err.Error(), "does not send ranges") {
+			t.Errorf("without ranges: %v", err)
+		}
+	}
+}

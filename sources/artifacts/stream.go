@@ -66,6 +66,8 @@ type Stream struct {
 	failures    int
 	pause       time.Duration
 	err         error
+	// ranges requires that the registry sends ranges.
+	ranges bool
 	// Resumptions counts the connections after the first.
 	Resumptions int
 }
@@ -82,6 +84,26 @@ func (r *Repository) Part(ctx context.Context, d *oci.Descriptor, offset, length
 	s := r.Stream(ctx, d, offset)
 	s.end = offset + length
 	return &Part{s}
+}
+
+// Ranges returns a part of a blob as Part does. The error has the reason web.ReasonNoRanges if the registry sends no ranges: Part would read
+// all bytes before the part.
+func (r *Repository) Ranges(ctx context.Context, d *oci.Descriptor, offset, length int64) *Part {
+	p := r.Part(ctx, d, offset, length)
+	p.stream.ranges = true
+	return p
+}
+
+// Random returns a blob that is read at random, by ranges. The context ends all reads. It does not check the digest. The errors are those of
+// Ranges.
+func (r *Repository) Random(ctx context.Context, d *oci.Descriptor) *web.Blocks {
+	return web.NewBlocks(d.Size, func(offset, length int64) ([]byte, error) {
+		part := r.Ranges(ctx, d, offset, length)
+		defer part.Close()
+		data := make([]byte, length)
+		_, err := io.ReadFull(part, data)
+		return data, err //nolint:wrapcheck // it is an Error for users
+	})
 }
 
 // Part is a part of a blob. It is a Stream whose errors are for users. Close it.
@@ -159,7 +181,7 @@ func (s *Stream) read(p []byte) (int, error) {
 func (s *Stream) open() error {
 	s.ctx, s.cancel = context.WithCancelCause(s.parent)
 	header := http.Header{"Accept-Encoding": {"identity"}}
-	if s.offset > 0 || s.end < s.d.Size {
+	if s.ranges || s.offset > 0 || s.end < s.d.Size {
 		header.Set("Range", fmt.Sprintf("bytes=%d-%d", s.offset, s.end-1)) // not all registries know ranges without an end
 	}
 	response, err := s.repository.get(s.ctx, "blobs/"+s.d.Digest.String(), "", header, http.StatusOK, http.StatusPartialContent) //nolint:bodyclose // Close closes it
@@ -171,6 +193,8 @@ func (s *Stream) open() error {
 	switch {
 	case response.Header.Get("Content-Encoding") != "" && response.Header.Get("Content-Encoding") != "identity":
 		return s.fatal(oci.WrongType, "the registry encodes the blob although the request does not permit it")
+	case response.StatusCode == http.StatusOK && s.ranges:
+		return &web.Error{Reason: web.ReasonNoRanges, Message: "the registry does not send ranges of blobs", Permanent: true}
 	case response.StatusCode == http.StatusOK && response.ContentLength >= 0 && response.ContentLength != s.d.Size:
 		return s.fatal(oci.SizeMismatch, fmt.Sprintf("the registry has a blob of %d bytes, not of %d", response.ContentLength, s.d.Size))
 	case response.StatusCode == http.StatusOK: // of a registry without ranges, the first bytes are read again

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,20 +28,17 @@ const (
 	MaxRangedBytes = (MaxBlocks + maxRequested) * BlockSize
 )
 
-// Ranged is a file that is read at random, by requests for ranges. It keeps the blocks that were read last. It is safe for concurrent use,
-// and sends one request at a time. Create it with Client.Open.
-type Ranged struct {
-	client *Client
-	ctx    context.Context //nolint:containedctx // io.ReaderAt passes none
-	file   File
+// Blocks is a content that is read at random, by ranges. It keeps the blocks that were read last. It is safe for concurrent use, and reads
+// one range at a time. Create it with NewBlocks.
+type Blocks struct {
+	// fetch reads a range within the content.
+	fetch func(offset, length int64) ([]byte, error)
 
-	mu       sync.Mutex
-	requests int
+	mu   sync.Mutex
+	size int64
 	// blocks are the elements of recent, by the number of the block. The first of recent was used last.
 	blocks map[int64]*list.Element
 	recent *list.List
-	// failed is the error after which no request is sent.
-	failed error
 }
 
 // block is a block that is kept.
@@ -49,48 +47,27 @@ type block struct {
 	data   []byte
 }
 
-// Open reads the first block of a file. The context ends all later reads. The error has the reason ReasonNoRanges if the server sends no
-// ranges, or does not state the size: such a file can only be read from its start to its end.
-func (c *Client) Open(ctx context.Context, url string) (*Ranged, error) {
-	r := &Ranged{client: c, ctx: ctx, file: File{URL: url, Size: -1}, blocks: map[int64]*list.Element{}, recent: list.New()}
-	// The first block is the probe: HEAD does not work with URLs that are signed for GET, and it saves a request.
-	data, err := r.try(0, BlockSize)
-	if err != nil {
-		return nil, err
-	}
-	r.keep(0, data)
-	return r, nil
+// NewBlocks returns a content of a size in bytes. The function reads a range within it, of at most maxRequested blocks.
+func NewBlocks(size int64, fetch func(offset, length int64) ([]byte, error)) *Blocks {
+	return &Blocks{fetch: fetch, size: size, blocks: map[int64]*list.Element{}, recent: list.New()}
 }
 
-// Size is that of the file in bytes.
-func (r *Ranged) Size() int64 { return r.file.Size }
+// Size is that of the content in bytes.
+func (b *Blocks) Size() int64 { return b.size }
 
-// File is what the server says about the file.
-func (r *Ranged) File() *File {
-	f := r.file
-	return &f
-}
-
-// Requests is the number of requests that were sent, redirects not counted.
-func (r *Ranged) Requests() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.requests
-}
-
-// ReadAt implements io.ReaderAt. The error is io.EOF behind the end, or an Error.
-func (r *Ranged) ReadAt(into []byte, offset int64) (n int, err error) {
+// ReadAt implements io.ReaderAt. The error is io.EOF behind the end, or one of reading a range.
+func (b *Blocks) ReadAt(into []byte, offset int64) (n int, err error) {
 	if offset < 0 {
 		return 0, errors.New("the offset is negative")
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for n < len(into) {
 		at := offset + int64(n)
-		if at >= r.file.Size {
+		if at >= b.size {
 			return n, io.EOF
 		}
-		data, err := r.block(at/BlockSize, (offset+int64(len(into))-1)/BlockSize)
+		data, err := b.block(at/BlockSize, (offset+int64(len(into))-1)/BlockSize)
 		if err != nil {
 			return n, err
 		}
@@ -99,42 +76,78 @@ func (r *Ranged) ReadAt(into []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// block returns a block. If it must be requested, those behind it are requested too, up to the last one.
-func (r *Ranged) block(number, last int64) ([]byte, error) {
-	if e, kept := r.blocks[number]; kept {
-		r.recent.MoveToFront(e)
+// block returns a block. If it must be read, those behind it are read too, up to the last one.
+func (b *Blocks) block(number, last int64) ([]byte, error) {
+	if e, kept := b.blocks[number]; kept {
+		b.recent.MoveToFront(e)
 		return e.Value.(*block).data, nil //nolint:forcetypeassert // the list has blocks only
 	}
-	if r.failed != nil {
-		return nil, r.failed
-	}
 	end := number + 1
-	for end <= min(last, (r.file.Size-1)/BlockSize) && end < number+maxRequested && r.blocks[end] == nil {
+	for end <= min(last, (b.size-1)/BlockSize) && end < number+maxRequested && b.blocks[end] == nil {
 		end++
 	}
-	data, err := r.request(number*BlockSize, min(end*BlockSize, r.file.Size)-number*BlockSize)
+	data, err := b.fetch(number*BlockSize, min(end*BlockSize, b.size)-number*BlockSize)
 	if err != nil {
 		return nil, err
 	}
 	for i := end - 1; i >= number; i-- { // the first one is used next
 		from := (i - number) * BlockSize
-		r.keep(i, data[from:min(from+BlockSize, int64(len(data)))])
+		b.keep(i, data[from:min(from+BlockSize, int64(len(data)))])
 	}
 	return data[:min(BlockSize, len(data))], nil
 }
 
 // keep keeps a block, and forgets the one that was not used for the longest time.
-func (r *Ranged) keep(number int64, data []byte) {
-	if len(r.blocks) >= MaxBlocks {
-		oldest := r.recent.Back()
-		delete(r.blocks, r.recent.Remove(oldest).(*block).number) //nolint:forcetypeassert // the list has blocks only
+func (b *Blocks) keep(number int64, data []byte) {
+	if len(b.blocks) >= MaxBlocks {
+		oldest := b.recent.Back()
+		delete(b.blocks, b.recent.Remove(oldest).(*block).number) //nolint:forcetypeassert // the list has blocks only
 	}
 	// A copy: a request for several blocks must not stay in memory for one of them.
-	r.blocks[number] = r.recent.PushFront(&block{number, append([]byte(nil), data...)})
+	b.blocks[number] = b.recent.PushFront(&block{number, append([]byte(nil), data...)})
 }
+
+// Ranged is a file that is read at random, by requests for ranges. It is safe for concurrent use, and sends one request at a time. Create
+// it with Client.Open.
+type Ranged struct {
+	*Blocks
+
+	client   *Client
+	ctx      context.Context //nolint:containedctx // io.ReaderAt passes none
+	file     File
+	requests atomic.Int64
+	// failed is the error after which no request is sent.
+	failed error
+}
+
+// Open reads the first block of a file. The context ends all later reads. The error has the reason ReasonNoRanges if the server sends no
+// ranges, or does not state the size: such a file can only be read from its start to its end.
+func (c *Client) Open(ctx context.Context, url string) (*Ranged, error) {
+	r := &Ranged{client: c, ctx: ctx, file: File{URL: url, Size: -1}}
+	// The first block is the probe: HEAD does not work with URLs that are signed for GET, and it saves a request.
+	data, err := r.try(0, BlockSize)
+	if err != nil {
+		return nil, err
+	}
+	r.Blocks = NewBlocks(r.file.Size, r.request)
+	r.keep(0, data)
+	return r, nil
+}
+
+// File is what the server says about the file.
+func (r *Ranged) File() *File {
+	f := r.file
+	return &f
+}
+
+// Requests is the number of requests that were sent, redirects not counted.
+func (r *Ranged) Requests() int { return int(r.requests.Load()) }
 
 // request reads a range, and tries again if the connection breaks or the server fails.
 func (r *Ranged) request(offset, length int64) ([]byte, error) {
+	if r.failed != nil {
+		return nil, r.failed
+	}
 	pause := r.client.Pause
 	for i := 1; ; i++ {
 		data, err := r.try(offset, length)
@@ -159,7 +172,7 @@ func (r *Ranged) request(offset, length int64) ([]byte, error) {
 func (r *Ranged) try(offset, length int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, 3*r.client.Timeout)
 	defer cancel()
-	r.requests++
+	r.requests.Add(1)
 	response, err := r.client.get(ctx, r.file.URL, offset, length, r.file.Validator)
 	if err != nil {
 		return nil, err

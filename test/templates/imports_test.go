@@ -114,6 +114,7 @@ func TestImportProcess(t *testing.T) {
 	t.Run("import", i.imports)
 	t.Run("artifact", i.artifact)
 	t.Run("claim", i.claim)
+	t.Run("pushed", i.pushed)
 	t.Run("account", i.account)
 }
 
@@ -396,6 +397,52 @@ func (i *importing) forbidden(t *testing.T, of *v1beta1.VirtualMachineTemplateIm
 		c := meta.FindStatusCondition(of.Status.Conditions, v1beta1.RequestCompleted)
 		if c == nil || c.Reason != v1beta1.ReasonCredentialsForbidden || !strings.HasPrefix(c.Message, "spec.source.pvc.name: Virtward may not mount the PersistentVolumeClaim: ") {
 			return fmt.Errorf("the import is %+v", of.Status)
+		}
+		return nil
+	})
+}
+
+// pushed: from an OVA that is a layer in a registry to a template that is ready, with the bytes of the disk. The registry needs ranges.
+func (i *importing) pushed(t *testing.T) {
+	registry := artifactstest.NewTLS(t)
+	reference, manifest := registry.PushOVA(t, "appliances/harbour:v1", "harbour.ova", i.file)
+	registry.BreakAfter.Store(400_000)
+	named := metav1.ObjectMeta{Namespace: catalogue, Name: "registry-of-appliances"}
+	must(t, i.Client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"ca.crt": string(registry.Authority)}}))
+	must(t, i.Client().Create(t.Context(), &rbacv1.Role{ObjectMeta: named, Rules: []rbacv1.PolicyRule{allow("get", "", "configmaps", named.Name)}}))
+	must(t, i.Client().Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: named.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.VirtwardNamespace, Name: controlplane.VirtwardImports}},
+	}))
+	from := func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: reference, CertConfigMap: named.Name}}
+		s.NetworkMappings = []v1beta1.NetworkMapping{{Source: "Shore", Target: "lab/shore"}}
+	}
+	made := i.of("pushed", from)
+	must(t, i.Client().Create(t.Context(), made))
+	await.Until(t, func() error {
+		must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(made), made))
+		if !meta.IsStatusConditionTrue(made.Status.Conditions, v1beta1.RequestCompleted) {
+			return fmt.Errorf("the import is %+v; faults of the simulation: %q", made.Status, i.appliances.Faults())
+		}
+		return nil
+	})
+	if s := made.Status; !s.Source.Verified || s.Source.File != "harbour.ova" || s.Source.Digest != manifest.Digest.String() || len(s.Disks) != 1 || len(s.Disks[0].Digests) != 1 {
+		t.Errorf("got the status %+v, %+v", s, s.Source)
+	}
+	i.compare(t, i.appliances.Disk("pushed-disk-1"))
+	template := &v1beta1.VirtualMachineTemplate{}
+	must(t, i.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "pushed"}, template))
+	if raw := string(template.Spec.VirtualMachine.Raw); !strings.Contains(raw, `"networkName":"lab/shore"`) {
+		t.Errorf("got the template %s", raw)
+	}
+	registry.NoRanges.Store(true)
+	denied := i.of("denied", from)
+	must(t, i.Client().Create(t.Context(), denied))
+	await.Until(t, func() error {
+		must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(denied), denied))
+		if c := meta.FindStatusCondition(denied.Status.Conditions, v1beta1.RequestCompleted); c == nil || c.Reason != "SourceWithoutRanges" || c.Message != "spec.source.oci: the registry does not send ranges of blobs" {
+			return fmt.Errorf("without ranges, the import is %+v", denied.Status.Conditions)
 		}
 		return nil
 	})

@@ -72,7 +72,10 @@ type VirtualMachineTemplateImportSpec struct {
 	// there is no manifest, or if it does not list all files that are used,
 	// and reads the file once before CDI does. Skip ignores the manifest. The
 	// digests of the layers of an artifact are always compared, and Require
-	// reads all layers once before CDI does.
+	// reads all layers once before CDI does. An OVA that is a layer is read
+	// once before CDI does, and needs no manifest. With Skip, it is not, and
+	// the digest of the layer is compared only if an admin requires a
+	// signature.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=IfPresent;Require;Skip
@@ -397,8 +400,15 @@ type ImportedSource struct {
 	// The size in bytes. That of an artifact is the sum of its layers.
 	Size int64 `json:"size"`
 
+	// The name of the OVA, if the artifact has one as a layer.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	File string `json:"file,omitempty"`
+
 	// The digest of what the reference of an artifact names: an index, or a
-	// manifest. The import continues with it if the tag moves.
+	// manifest. The import continues with it if the tag moves. Of a file, the
+	// SHA-256 digest, once Virtward has read all of it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=71
@@ -423,8 +433,8 @@ type ImportedSource struct {
 	// +kubebuilder:validation:MaxLength=128
 	Plan string `json:"plan"`
 
-	// Whether Virtward has read the whole file and compared it with the
-	// checksum and the manifest that were required.
+	// Whether Virtward has read the whole file in its own process, and
+	// compared it with the checksum, the manifest and the digests of layers.
 	//
 	// +optional
 	Verified bool `json:"verified,omitempty"`
@@ -445,6 +455,16 @@ type ImportDisk struct {
 	// The size of the disk in bytes, without the space that a file system
 	// needs.
 	Size int64 `json:"size"`
+
+	// The SHA-256 digests of the files of the disk in an appliance, if
+	// Virtward has read the whole file: one, or those of chunks. CDI gets no
+	// other bytes.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=71
+	Digests []string `json:"digests,omitempty"`
 
 	// The part that CDI has imported, such as 42.00%.
 	//
