@@ -379,7 +379,7 @@ func (i *importing) claim(t *testing.T) {
 				}
 				return nil
 			})
-			if s := made.Status; !s.Source.Verified || s.Source.Validator == "" || len(s.Disks) != 1 || s.Disks[0].Name != "claim-"+name+"-disk-1" {
+			if s := made.Status; !s.Source.Verified || s.Source.Validator == "" || len(s.Disks) != 1 || s.Disks[0].Name != "claim-"+name+"-disk-1" || len(s.Disks[0].Digests) != 1 {
 				t.Errorf("got the status %+v", s)
 			}
 			i.compare(t, i.appliances.Disk("claim-"+name+"-disk-1"))
