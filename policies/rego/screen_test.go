@@ -245,6 +245,32 @@ func TestScreenIsUsedSeldom(t *testing.T) {
 	}
 }
 
+// TestScreenIsBounded holds that a screen leaves a module to OPA before it has compared or kept much that no step pays for.
+func TestScreenIsBounded(t *testing.T) {
+	list := func(n int) []any { return make([]any, n) }
+	for name, test := range map[string]struct {
+		module string
+		few    int
+		many   int
+	}{
+		"arguments with the same hash":     {"f(x) := 1 if x\ndeny contains \"x\" if { some i in numbers.range(1, input.object.count); f(i / 1000) > 5 }", 20, 600},
+		"arguments that are large":         {"f(x) := 1 if x\ndeny contains \"x\" if { some i in [0, 1, 0, 1]; f(input.object.lists[i]) > 5 }", 20, 15_000},
+		"values that are large":            {"r := x if { some x in input.object.lists }\ndeny contains \"x\" if r == 5", 20, 25_000},
+		"members that are large":           {"deny contains \"x\" if { o := {k: v | some k in [1]; some v in input.object.lists}; o[1] == 5 }", 20, 25_000},
+		"arguments of functions with many": {"f(" + strings.Repeat("_, ", 99) + "x) := 1 if x\ndeny contains \"x\" if { some x in numbers.range(1, input.object.count); f(" + strings.Repeat("x, ", 99) + "x) > 5 }", 20, 600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module := mustCompile(t, "package p\n"+test.module)
+			for n, want := range map[int]bool{test.few: true, test.many: false} {
+				in := input(t, map[string]any{"object": map[string]any{"count": n, "lists": []any{list(n), list(n)}}})
+				if got := screened(t, module, in); got != want {
+					t.Errorf("with %d, the screen decides: %v", n, got)
+				}
+			}
+		})
+	}
+}
+
 // TestScreenOfGeneratedModules holds the same for modules whose rules refer to one another in many ways.
 func TestScreenOfGeneratedModules(t *testing.T) {
 	g := &moduleGenerator{rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same modules each time

@@ -162,6 +162,22 @@ func (g *oddGenerator) rules() []func() string {
 				break
 			}
 		}
+		part := g.IntN(4)
+		for range 1 + g.IntN(2) {
+			rule(i+1, func() string {
+				body := g.statements(1+g.IntN(2), 1)
+				head := "d" + n + g.pick(".a", ".b", `["x y"]`, "[1]")
+				switch part {
+				case 1:
+					head = "d" + n + "[" + g.name() + "].a"
+				case 2:
+					return "d" + n + g.pick(".a", ".b") + " contains " + g.value(1) + " if { " + body + " }"
+				case 3:
+					return "d" + n + "[" + g.name() + "] contains " + g.value(1) + " if { " + body + " }"
+				}
+				return head + " := " + g.value(1) + " if { " + body + " }"
+			})
+		}
 		for range 1 + g.IntN(2) {
 			rule(i+1, func() string {
 				arg, pattern := "x", "x"
@@ -238,7 +254,25 @@ func (g *oddGenerator) inner(write func() string) string {
 
 func (g *oddGenerator) statement(depth int) string {
 	one := func() string { return g.value(depth) }
-	switch g.IntN(15) {
+	switch g.IntN(19) {
+	case 14:
+		set, k := g.pick("c"+strconv.Itoa(min(g.from, oddRules-1)), "{1, 1.0, 2}", g.domain(depth)), g.fresh()
+		want := g.name()
+		g.variables = append(g.variables, k)
+		return "some " + k + "; " + want + " = " + set + "[" + k + "]; _ = " + k
+	case 15:
+		return g.inner(func() string {
+			return g.pick("", "not ") + one() + " with " + g.pick("input.object.a", "input.object.list", "input.object", "input.oldObject") + " as " + g.value(depth-1)
+		})
+	case 16:
+		k, v, n := g.fresh(), g.fresh(), strconv.Itoa(g.from+g.IntN(max(1, oddRules-g.from)))
+		if g.from >= oddRules {
+			return one()
+		}
+		g.variables = append(g.variables, k, v)
+		return "some " + k + "; " + v + " = " + g.pick("d"+n+"["+k+"]", "d"+n+"["+k+"].a", "d"+n+"["+k+"]["+k+"]", "c"+n+"["+k+"].a", "r"+n+"["+k+"]") + "; _ = " + v + "; _ = " + k
+	case 17:
+		return g.inner(func() string { return "not { " + g.statements(1+g.IntN(2), depth-1) + " }" })
 	case 0:
 		return g.pick("input.object.a", "input.object.b", g.ref(), one())
 	case 1:
@@ -319,7 +353,7 @@ func (g *oddGenerator) value(depth int) string {
 	}
 	switch n := g.IntN(20); {
 	case n < 4 && g.from < oddRules:
-		return g.pick("r"+rule, "r"+rule, "c"+rule, "c"+rule, "c"+rule+"["+g.name()+"]", "r"+rule+".a", "r"+rule+"[0]")
+		return g.pick("r"+rule, "r"+rule, "c"+rule, "c"+rule, "c"+rule+"["+g.name()+"]", "r"+rule+".a", "r"+rule+"[0]", "d"+rule, "d"+rule+".a", "d"+rule+"["+g.name()+"]")
 	case n < 7 && g.from < oddRules:
 		return "f" + rule + "(" + one() + ")"
 	case n < 9:

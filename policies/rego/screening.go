@@ -14,6 +14,12 @@ import (
 // maxScreened are the steps after which a screen leaves the evaluation to OPA, which then repeats them.
 const maxScreened = 4_000
 
+// maxCompared are the values that a screen compares to know whether rules and functions agree, and maxOperands are the operands of all calls.
+const (
+	maxCompared = 20_000
+	maxOperands = 4 * maxScreened
+)
+
 // outcome is how an evaluation of a body goes on.
 type outcome uint8
 
@@ -46,6 +52,8 @@ type screening struct {
 	// returned are the values that a built-in function has returned.
 	returned *ast.Term
 	count    int
+	// compared are the values that were compared.
+	compared int
 	yield    func(*ast.Term) error
 	context  topdown.BuiltinContext
 }
@@ -129,7 +137,7 @@ func (s *screening) end() {
 	clear(s.operands)
 	s.variables, s.results, s.calls, s.operands, s.given = s.variables[:0], s.results[:0], s.calls[:0], s.operands[:0], s.given[:0]
 	s.screen, s.input, s.budget, s.returned, s.arguments = nil, nil, budget{}, nil, nil
-	s.leave = false
+	s.leave, s.compared = false, 0
 }
 
 // run evaluates the query. It reports whether no rule holds.
@@ -303,7 +311,7 @@ func (s *screening) add(g *goal) bool {
 		g.elements = append(g.elements, value)
 	case oneValue:
 		if g.value != nil {
-			return identical(g.value, value)
+			return s.identical(g.value, value)
 		}
 		g.value = value
 	case anObject:
@@ -316,7 +324,7 @@ func (s *screening) add(g *goal) bool {
 		}
 		made, _ := g.value.Value.(ast.Object)
 		if known := made.Get(key); known != nil {
-			return identical(known, value)
+			return s.identical(known, value)
 		}
 		made.Insert(key, value)
 	}
@@ -324,10 +332,13 @@ func (s *screening) add(g *goal) bool {
 }
 
 // identical reports whether two values are the same, and their numbers are written in the same way. It depends on the order of evaluation
-// which one of 1 and 1.0 remains.
-func identical(a, b *ast.Term) bool {
+// which one of 1 and 1.0 remains. It also reports false after it has compared many values, which no step pays for.
+func (s *screening) identical(a, b *ast.Term) bool {
 	if a == b {
 		return true
+	}
+	if s.compared++; s.compared > maxCompared {
+		return false
 	}
 	switch v := a.Value.(type) {
 	case ast.Number:
@@ -339,14 +350,14 @@ func identical(a, b *ast.Term) bool {
 			return false
 		}
 		for i := range v.Len() {
-			if !identical(v.Elem(i), w.Elem(i)) {
+			if !s.identical(v.Elem(i), w.Elem(i)) {
 				return false
 			}
 		}
 		return true
 	case ast.Set:
 		w, ok := b.Value.(ast.Set)
-		return ok && slices.EqualFunc(v.Slice(), w.Slice(), identical)
+		return ok && slices.EqualFunc(v.Slice(), w.Slice(), s.identical)
 	case ast.Object:
 		w, ok := b.Value.(ast.Object)
 		if !ok || v.Len() != w.Len() {
@@ -355,7 +366,7 @@ func identical(a, b *ast.Term) bool {
 		keys, others := v.KeysIterator(), w.KeysIterator()
 		for key, more := keys.Next(); more; key, more = keys.Next() {
 			other, _ := others.Next()
-			if !identical(key, other) || !identical(v.Get(key), w.Get(other)) {
+			if !s.identical(key, other) || !s.identical(v.Get(key), w.Get(other)) {
 				return false
 			}
 		}
@@ -591,9 +602,12 @@ func (s *screening) collect(c *comprehension) *ast.Term {
 	return g.made()
 }
 
-// plugAll returns the values of operands; nil if one has none.
+// plugAll returns the values of operands; nil if one has none, or if there are too many.
 func (s *screening) plugAll(operands []operand) []*ast.Term {
 	from := len(s.operands)
+	if from+len(operands) > maxOperands {
+		return nil
+	}
 	for i := range operands {
 		value := s.plug(&operands[i])
 		if value == nil {

@@ -126,10 +126,28 @@ func (s *screening) callRule(x *expression, body []expression, i int, g *goal) o
 func (s *screening) returnedFor(rules *ruleSet, arguments []*ast.Term, hash int) *ast.Term {
 	for i := range s.calls {
 		call := &s.calls[i]
-		if call.hash == hash && call.rules == rules && slices.EqualFunc(call.arguments, arguments, (*ast.Term).Equal) {
-			s.leave = s.leave || !slices.EqualFunc(call.arguments, arguments, identical)
+		if call.hash == hash && call.rules == rules && slices.EqualFunc(call.arguments, arguments, s.equivalent) {
+			s.leave = s.leave || !slices.EqualFunc(call.arguments, arguments, s.identical)
 			return call.value
 		}
 	}
 	return nil
+}
+
+// equalityCost is what comparing two scalars counts. Numbers may have many digits, and those between two integers have the same hash.
+const equalityCost = 20
+
+// equivalent reports whether two values are the same, or are lists, sets or objects that are probably the same.
+func (s *screening) equivalent(a, b *ast.Term) bool {
+	if a == b {
+		return true
+	}
+	if listed(a) && listed(b) {
+		return a.Hash() == b.Hash()
+	}
+	if s.compared += equalityCost; s.compared > maxCompared {
+		s.leave = true
+		return true
+	}
+	return a.Equal(b)
 }
