@@ -35,6 +35,9 @@ func FuzzCompileRego(f *testing.F) {
 	} {
 		f.Add(module)
 	}
+	for _, module := range unusualModules() {
+		f.Add(head + module)
+	}
 	in := input(f, map[string]any{"vm": build.Typical("db").Obj(), "params": map[string]any{"a": 1}, "requester": "bob"})
 	f.Fuzz(func(t *testing.T, text string) {
 		soon(t, "compiling", func() {
