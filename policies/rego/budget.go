@@ -84,6 +84,10 @@ const (
 	madePerStep = 256
 	// hashedPerStep are bytes of the longest string: every step may hash one.
 	hashedPerStep = 16 << 10
+	// alikePerStep are numbers with the same hash: every step may look for one among them, in what functions returned or in a set.
+	alikePerStep = 2
+	// exactDigits are the digits of an integer that a float has exactly.
+	exactDigits = 15
 )
 
 // modifiedPerByte is what changing a document takes, for each byte of all that a module reads.
@@ -112,6 +116,7 @@ type budget struct {
 func newBudget(limits Limits, documents extent) budget {
 	b := budget{limits: limits, step: 1, documents: documents.bytes}
 	b.sees(documents.longest)
+	b.step += documents.alike / alikePerStep
 	return b
 }
 

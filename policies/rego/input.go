@@ -59,11 +59,12 @@ type conversion struct {
 	err error
 }
 
-// extent is how large documents are: the bytes of their JSON, and those of the longest string in it.
-type extent struct{ bytes, longest int }
+// extent is how large documents are: the bytes of their JSON, those of the longest string in it, and how many numbers it has that can
+// have the same hash.
+type extent struct{ bytes, longest, alike int }
 
 func (e extent) plus(other extent) extent {
-	return extent{bytes: e.bytes + other.bytes, longest: max(e.longest, other.longest)}
+	return extent{bytes: e.bytes + other.bytes, longest: max(e.longest, other.longest), alike: e.alike + other.alike}
 }
 
 // NewInput takes the documents by their names in Documents: Go values of the Kubernetes API or anything else that
@@ -170,7 +171,7 @@ func convert(document any, most int) conversion {
 		return conversion{err: fmt.Errorf("it has %d bytes of JSON: at most %d", len(data), most)}
 	}
 	text := string(data)
-	wide, longest := scan(text)
+	wide, longest, alike := scan(text)
 	if wide {
 		return conversion{err: fmt.Errorf("a number in it has more than %d digits, or a large exponent", maxDigits)}
 	}
@@ -178,7 +179,7 @@ func convert(document any, most int) conversion {
 	if err != nil {
 		return conversion{err: err}
 	}
-	return conversion{term: ast.NewTerm(value), extent: extent{bytes: len(data), longest: longest}}
+	return conversion{term: ast.NewTerm(value), extent: extent{bytes: len(data), longest: longest, alike: alike}}
 }
 
 // withoutManagedFields is the object, or a shallow copy of it that lacks them: they are most of an object's bytes.
@@ -198,9 +199,9 @@ func withoutManagedFields(document any) any {
 	return copied
 }
 
-// scan reports whether a number in JSON, outside of its strings, has too many digits when it is written out, and how long
-// the longest string is.
-func scan(data string) (wide bool, longest int) {
+// scan reports whether a number in JSON, outside of its strings, has too many digits when it is written out, how long the longest string
+// is, and how many numbers can have the hash of another one: OPA's hash of a number is the integer below it, as a float.
+func scan(data string) (wide bool, longest, alike int) {
 	for i := 0; i < len(data); i++ {
 		switch b := data[i]; {
 		case b == '"':
@@ -213,15 +214,18 @@ func scan(data string) (wide bool, longest int) {
 				end++
 			}
 			wide = wide || end-i > maxDigits || end-i > 4 && magnitude(data[i:end]) > 10*maxDigits
+			if end-i > exactDigits || strings.ContainsAny(data[i:end], ".eE") {
+				alike++
+			}
 			i = end - 1
 		}
 	}
-	return wide, longest
+	return wide, longest, alike
 }
 
 // wideNumber reports whether a text that is to be decoded has a number of too many digits in it.
 func wideNumber(text string) bool {
-	wide, _ := scan(text)
+	wide, _, _ := scan(text)
 	return wide
 }
 

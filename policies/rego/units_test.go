@@ -1,6 +1,7 @@
 package rego
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -139,6 +140,40 @@ func TestStepsAreTime(t *testing.T) {
 			_, spent, err := module.Measure(in, Limits{})
 			if limit := (*LimitError)(nil); err != nil && !errors.As(err, &limit) && name != "with" {
 				t.Fatal(err)
+			}
+			cputime.Check(t, uint64(spent.Steps*StepUnits), func() { _, _, _ = module.Measure(in, Limits{}) }) //nolint:gosec // no count is negative
+		})
+	}
+}
+
+// TestAlikeNumbersAreSteps holds that numbers with the same hash are charged for the comparisons that they cause where results of
+// functions and elements of sets are looked for. Integers have hashes of their own.
+func TestAlikeNumbersAreSteps(t *testing.T) {
+	alike := func(format string, count int) (all []any) {
+		for i := range count {
+			all = append(all, json.Number(fmt.Sprintf(format, i)))
+		}
+		return all
+	}
+	calls := "f(x) if x < 0\ndeny contains \"a\" if { some x in input.object.spec.l; f(x) }"
+	for name, c := range map[string]struct {
+		module  string
+		numbers []any
+		exceeds bool
+	}{
+		"calls with fractions":      {calls, alike("0.%010d1", 5000), true},
+		"calls with large integers": {calls, alike("9%020d", 5000), true},
+		"calls with exponents":      {calls, alike("1%de-20", 5000), true},
+		"calls with few fractions":  {calls, alike("0.%010d1", 100), false},
+		"calls with integers":       {calls, alike("%d", 5000), false},
+		"a set of fractions":        {"s contains x if some x in input.object.spec.l\ndeny contains \"a\" if -1 in s", alike("0.%010d1", 5000), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module := mustCompile(t, "package a\n"+c.module)
+			in := input(t, map[string]any{"object": map[string]any{"spec": map[string]any{"l": c.numbers}}})
+			_, spent, err := module.Measure(in, Limits{})
+			if limit := (*LimitError)(nil); errors.As(err, &limit) != c.exceeds {
+				t.Fatalf("%+v, %v", spent, err)
 			}
 			cputime.Check(t, uint64(spent.Steps*StepUnits), func() { _, _, _ = module.Measure(in, Limits{}) }) //nolint:gosec // no count is negative
 		})
