@@ -23,17 +23,12 @@ var archiveCodes = []struct {
 // serveArchive sends the OVA of the volume, or ranges of it, to Virtward's controller: the controller cannot mount the claim. It takes one
 // of the places of the disks.
 func (s *Server) serveArchive(w http.ResponseWriter, r *http.Request) {
-	patience := time.NewTimer(placeTimeout)
-	defer patience.Stop()
-	select {
-	case s.places <- struct{}{}:
-		defer func() { <-s.places }()
-	case <-patience.C:
-		http.Error(w, "too many requests at the same time", http.StatusServiceUnavailable)
-		return
-	case <-r.Context().Done():
+	leave, ok := s.enter(r.Context(), s.places)
+	if !ok {
+		denyCrowded(w)
 		return
 	}
+	defer leave()
 	file, err := volumes.Open(s.volume)
 	if err != nil {
 		code := http.StatusInternalServerError

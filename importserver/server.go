@@ -205,10 +205,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, d *disk) {
 		r = r.WithContext(ctx)
 	}
 	decompresses := d.plan.Compression == transfer.CompressionZstd && (r.Method == http.MethodGet || !d.inspected.Load())
-	leave, ok := s.enter(r.Context(), d, decompresses)
+	places := []chan struct{}{d.places, s.places}
+	if decompresses {
+		places = append(places, s.decompressions)
+	}
+	leave, ok := s.enter(r.Context(), places...)
 	if !ok {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "too many requests for disks at the same time", http.StatusServiceUnavailable)
+		denyCrowded(w)
 		return
 	}
 	defer leave()
@@ -251,14 +254,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, d *disk) {
 	}
 }
 
-// enter takes places for an answer, and one more if it decompresses. Call leave at its end.
-func (s *Server) enter(ctx context.Context, d *disk, decompresses bool) (leave func(), ok bool) {
+// denyCrowded answers a request that got no place.
+func denyCrowded(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, "too many requests for disks at the same time", http.StatusServiceUnavailable)
+}
+
+// enter takes a place of each semaphore for an answer. Call leave at its end.
+func (s *Server) enter(ctx context.Context, all ...chan struct{}) (leave func(), ok bool) {
 	patience := time.NewTimer(placeTimeout)
 	defer patience.Stop()
-	all := []chan struct{}{d.places, s.places}
-	if decompresses {
-		all = append(all, s.decompressions)
-	}
 	release := func(n int) {
 		for _, places := range all[:n] {
 			<-places

@@ -612,7 +612,7 @@ func TestPlaces(t *testing.T) {
 	u := &upstream{data: data}
 	s := u.serve(t, of(data))
 	for range maxOfDisk {
-		if _, ok := s.enter(t.Context(), s.disks[0], false); !ok {
+		if _, ok := s.enter(t.Context(), s.disks[0].places, s.places); !ok {
 			t.Fatal("no place")
 		}
 	}
