@@ -2,7 +2,6 @@ package templateimport_test
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"github.com/virtward/virtward/sources/artifacts/artifactstest"
 	"github.com/virtward/virtward/sources/signatures"
 	sign "github.com/virtward/virtward/sources/signatures/signaturestest"
-	"github.com/virtward/virtward/test/kills"
 )
 
 // pushed are the objects after an import of an OVA of a registry.
@@ -224,22 +222,14 @@ func TestPushedApplianceSigned(t *testing.T) {
 
 // TestPushedApplianceKills holds that an import of an OVA of a registry converges after a kill at each write.
 func TestPushedApplianceKills(t *testing.T) {
+	t.Parallel()
 	registry := artifactstest.NewTLS(t)
 	reference, _ := registry.PushOVA(t, "appliances/quay:v1", "quay.ova", ova(t, descriptor, true, false))
-	all := unbounded()
-	newShop(t, reference, registry).drive(t, all)
-	writes := len(all.Accepted())
-	for n := range writes {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			c := newShop(t, reference, registry)
-			c.drive(t, &kills.Connection{Left: n + 1, Lost: n%2 == 0})
-			c.drive(t, unbounded())
-			if diff := cmp.Diff(pushed, c.left(t)); diff != "" || c.completed(t).Status != metav1.ConditionTrue {
-				t.Errorf("%+v; left (-want +got):\n%s", c.completed(t), diff)
-			}
-			if s := c.stored(t).Status; !s.Source.Verified || len(s.Disks[0].Digests) != 1 {
-				t.Errorf("got the status %+v", s)
-			}
-		})
-	}
+	k := &killed{begin: func(t *testing.T) *cluster { return newShop(t, reference, registry) }, want: pushed, least: 14, once: true}
+	k.converges(t, func(t *testing.T, c *cluster) {
+		t.Helper()
+		if s := c.stored(t).Status; !s.Source.Verified || len(s.Disks[0].Digests) != 1 {
+			t.Errorf("got the status %+v", s)
+		}
+	})
 }

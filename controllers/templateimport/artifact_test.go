@@ -2,7 +2,6 @@ package templateimport_test
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"github.com/virtward/virtward/sources/artifacts/artifactstest"
 	"github.com/virtward/virtward/sources/signatures"
 	sign "github.com/virtward/virtward/sources/signatures/signaturestest"
-	"github.com/virtward/virtward/test/kills"
 )
 
 // shop is a template with three disks, a volume of this cluster and one that no template clones.
@@ -124,25 +122,11 @@ func TestArtifact(t *testing.T) {
 
 // TestArtifactKills holds that an import of an artifact converges after a kill at each write, whether its answer arrives or not.
 func TestArtifactKills(t *testing.T) {
+	t.Parallel()
 	registry := artifactstest.NewTLS(t)
 	reference, _ := registry.Push(t, "templates/shop:v1", variant("amd64"))
-	all := unbounded()
-	newShop(t, reference, registry).drive(t, all)
-	writes := len(all.Accepted())
-	if writes < 18 {
-		t.Fatalf("%d writes: %q", writes, all.Accepted())
-	}
-	for n := range writes {
-		lost := n%2 == 0 // both at each write are in TestKills
-		t.Run(fmt.Sprintf("%d %t", n, lost), func(t *testing.T) {
-			c := newShop(t, reference, registry)
-			c.drive(t, &kills.Connection{Left: n + 1, Lost: lost})
-			c.drive(t, unbounded())
-			if diff := cmp.Diff(shopped, c.left(t)); diff != "" || c.completed(t).Status != metav1.ConditionTrue {
-				t.Errorf("%+v; left (-want +got):\n%s", c.completed(t), diff)
-			}
-		})
-	}
+	k := &killed{begin: func(t *testing.T) *cluster { return newShop(t, reference, registry) }, want: shopped, least: 18, once: true}
+	k.converges(t)
 }
 
 // TestArtifactEnds holds why imports of artifacts fail, and that nothing of them is left.

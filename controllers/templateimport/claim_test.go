@@ -34,7 +34,6 @@ import (
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
-	"github.com/virtward/virtward/test/kills"
 )
 
 // nodes run the pods of claims in this process: each serves a folder with the key of its Secret, at an address of its own.
@@ -225,46 +224,16 @@ func TestClaimKills(t *testing.T) {
 	t.Parallel()
 	file := padded(ova(t, descriptor, true, false))
 	require := func(r *v1beta1.VirtualMachineTemplateImport) { r.Spec.Verify = v1beta1.ImportVerifyRequire }
-	all := unbounded()
-	newClaim(t, "quay.ova", file, require).drive(t, all)
-	writes := len(all.Accepted())
-	if writes < 20 {
-		t.Fatalf("%d writes: %q", writes, all.Accepted())
-	}
-	for n := range writes {
-		for _, lost := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d %t", n, lost), func(t *testing.T) {
-				t.Parallel()
-				c := newClaim(t, "quay.ova", file, require)
-				c.drive(t, &kills.Connection{Left: n + 1, Lost: lost})
-				c.drive(t, unbounded())
-				if diff := cmp.Diff(whole, c.left(t)); diff != "" || c.completed(t).Status != metav1.ConditionTrue {
-					t.Errorf("%+v; left (-want +got):\n%s", c.completed(t), diff)
-				}
-			})
-		}
-	}
+	k := &killed{begin: func(t *testing.T) *cluster { return newClaim(t, "quay.ova", file, require) }, want: whole, least: 20}
+	k.converges(t)
 }
 
 // TestClaimDeletion holds that an import from a claim which is deleted after each write leaves nothing, or the whole template.
 func TestClaimDeletion(t *testing.T) {
 	t.Parallel()
 	file := padded(ova(t, descriptor, true, false))
-	all := unbounded()
-	newClaim(t, "quay.ova", file).drive(t, all)
-	for n := range len(all.Accepted()) {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			c := newClaim(t, "quay.ova", file)
-			c.drive(t, &kills.Connection{Left: n + 1})
-			must(t, c.server.Delete(t.Context(), c.request.DeepCopy()))
-			c.drive(t, unbounded(), func() bool { return c.stored(t) == nil })
-			c.plays(t)
-			if left := c.left(t); len(left) > 0 && !slices.Equal(left, whole) {
-				t.Errorf("left: %q", left)
-			}
-		})
-	}
+	k := &killed{begin: func(t *testing.T) *cluster { return newClaim(t, "quay.ova", file) }, want: whole, least: 20}
+	k.leavesNothing(t)
 }
 
 // TestClaimEnds holds why imports from claims fail, and that nothing of them is left.

@@ -329,44 +329,18 @@ func (c *cluster) served(t *testing.T) {
 
 // TestKills holds that an import converges after a kill at each write, whether its answer arrives or not, and leaves the same.
 func TestKills(t *testing.T) {
+	t.Parallel()
 	file := ova(t, descriptor, true, false)
-	all := unbounded()
-	newCluster(t, file).drive(t, all)
-	writes := len(all.Accepted())
-	if writes < 14 {
-		t.Fatalf("%d writes: %q", writes, all.Accepted())
-	}
-	for n := range writes {
-		for _, lost := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d %t", n, lost), func(t *testing.T) {
-				c := newCluster(t, file)
-				c.drive(t, &kills.Connection{Left: n + 1, Lost: lost})
-				c.drive(t, unbounded())
-				if diff := cmp.Diff(whole, c.left(t)); diff != "" || c.completed(t).Status != metav1.ConditionTrue {
-					t.Errorf("%+v; left (-want +got):\n%s", c.completed(t), diff)
-				}
-			})
-		}
-	}
+	k := &killed{begin: func(t *testing.T) *cluster { return newCluster(t, file) }, want: whole, least: 14}
+	k.converges(t)
 }
 
 // TestDeletion holds that an import which is deleted after each write leaves nothing, or the whole template.
 func TestDeletion(t *testing.T) {
+	t.Parallel()
 	file := ova(t, descriptor, true, false)
-	all := unbounded()
-	newCluster(t, file).drive(t, all)
-	for n := range len(all.Accepted()) {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			c := newCluster(t, file)
-			c.drive(t, &kills.Connection{Left: n + 1})
-			must(t, c.server.Delete(t.Context(), c.request.DeepCopy()))
-			c.drive(t, unbounded(), func() bool { return c.stored(t) == nil })
-			c.plays(t)
-			if left := c.left(t); len(left) > 0 && !slices.Equal(left, whole) {
-				t.Errorf("left: %q", left)
-			}
-		})
-	}
+	k := &killed{begin: func(t *testing.T) *cluster { return newCluster(t, file) }, want: whole, least: 14}
+	k.leavesNothing(t)
 }
 
 // TestEnds holds why imports fail, and that nothing of them is left.
