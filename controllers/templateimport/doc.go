@@ -7,7 +7,7 @@
 // another ended. The descriptor is read again when it is needed: the status has a digest of the result, and that of an artifact.
 //
 // The archive of a claim is read from a pod that mounts it, before another pod with the claim serves the disks. The package believes that pod
-// no more than a web server.
+// no more than a web server. Only the process that created the pod knows its key: another one replaces the pod, if it needs the archive.
 //
 // A pod without its Service is not complete: it is deleted with all that belongs to it, and another one follows. So the package reads no
 // Secret that it wrote. It reads the Secrets and the ConfigMaps that imports name, where an admin permits it. It never adopts an object: a

@@ -408,7 +408,8 @@ type ImportedSource struct {
 
 	// The digest of what the reference of an artifact names: an index, or a
 	// manifest. The import continues with it if the tag moves. Of a file, the
-	// SHA-256 digest, once Virtward has read all of it.
+	// SHA-256 digest, once Virtward has read all of it. That of a file in a claim
+	// includes the zeros behind it, unless spec.checksum is a SHA-256 digest.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=71
