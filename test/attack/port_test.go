@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -109,41 +108,6 @@ func held(ctx context.Context, c net.Conn) {
 	defer stop()
 	_, _ = io.Copy(io.Discard, c)
 	_ = c.Close()
-}
-
-// probed probes like a kubelet until the returned function is called, which returns the longest duration of a probe.
-func probed(health string) func() time.Duration {
-	var mu sync.Mutex
-	var longest time.Duration
-	var failed error
-	caller := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	end := keep(1, 20*time.Millisecond, func(ctx context.Context) {
-		for _, path := range []string{"/healthz", "/readyz"} {
-			began := time.Now()
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, health+path, nil)
-			if err == nil {
-				var response *http.Response
-				if response, err = caller.Do(request); err == nil {
-					_ = response.Body.Close()
-					if response.StatusCode != http.StatusOK {
-						err = errors.New(path + " answers " + response.Status)
-					}
-				}
-			}
-			mu.Lock()
-			longest = max(longest, time.Since(began))
-			if err != nil && ctx.Err() == nil && failed == nil && !machine.stopped(began) {
-				failed = err
-			}
-			mu.Unlock()
-		}
-	})
-	return func() time.Duration {
-		GinkgoHelper()
-		end()
-		Expect(failed).NotTo(HaveOccurred(), "a kubelet would restart the pod")
-		return longest
-	}
 }
 
 var _ = Describe("The webhook's port", Serial, timed, func() {

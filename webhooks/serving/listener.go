@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,12 +22,13 @@ type listener struct {
 	proven   map[*conn]struct{}
 	// ended receives a value when a request has ended, for one that waits for a place.
 	ended chan struct{}
+	turns turns
 }
 
 func newListener(inner net.Listener, name string, limits Limits, metrics *Metrics) *listener {
 	return &listener{
 		Listener: inner, name: name, limits: limits, metrics: metrics, now: time.Now,
-		unproven: list.New(), proven: map[*conn]struct{}{}, ended: make(chan struct{}, 1),
+		unproven: list.New(), proven: map[*conn]struct{}{}, ended: make(chan struct{}, 1), turns: newTurns(),
 	}
 }
 
@@ -43,6 +45,8 @@ type conn struct {
 	used   time.Time
 	// receiving tells that the body of its request has not been received completely.
 	receiving bool
+	// turn tells that its handshake has one of the turns.
+	turn atomic.Bool
 }
 
 // Accept returns the next connection. It closes the oldest unproven one if there are too many.
@@ -191,6 +195,7 @@ func (c *conn) end() {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
+	c.endTurn()
 	l := c.owner
 	l.mu.Lock()
 	if c.place != nil {

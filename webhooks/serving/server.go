@@ -57,9 +57,7 @@ func Listen(o Options) (*manager.Server, error) {
 	bounded := newListener(inner, o.Name, o.Limits, o.Metrics)
 	served := &manager.Server{Name: o.Name, Server: newServer(o), Listener: bounded, ShutdownTimeout: &o.ShutdownTimeout}
 	if o.TLS != nil {
-		config := o.TLS.Clone()
-		config.NextProtos = o.Limits.protocols()
-		served.Listener = tls.NewListener(bounded, config)
+		served.Listener = bounded.secure(o.TLS)
 	}
 	return served, nil
 }
