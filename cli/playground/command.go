@@ -135,6 +135,9 @@ func (c *command) copies(ctx context.Context, start *answers.Start) error {
 	for _, note := range copied.Notes {
 		fmt.Fprintln(c.program.Streams.ErrOut, "note:", note)
 	}
+	if len(copied.Files) == 0 && len(c.files) == 0 {
+		return fmt.Errorf("--from-cluster: nothing could be read of the cluster and its namespace %s: use files with -f, or another namespace with -n", cluster.Namespace)
+	}
 	start.Files, start.Notes = copied.Files, copied.Notes
 	return nil
 }

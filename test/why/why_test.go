@@ -1,4 +1,5 @@
-// Package why runs the commands why, migratable and drain-check on a real API server, with the rights of users.
+// Package why runs commands that only read a cluster on a real API server, with the rights of users: why, migratable, drain-check and
+// playground.
 package why
 
 import (
@@ -24,7 +25,9 @@ import (
 
 // Nodes have no kubelet: without these plugins they are schedulable, and pods need no service account.
 var shared = planes.Shared{Options: func() (controlplane.Options, error) {
-	return controlplane.Options{APIServerArgs: []string{"--disable-admission-plugins=TaintNodesByCondition,ServiceAccount"}}, nil
+	options, err := planes.WithKinds()()
+	options.APIServerArgs = []string{"--disable-admission-plugins=TaintNodesByCondition,ServiceAccount"}
+	return options, err
 }}
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }

@@ -2,8 +2,10 @@ package copies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -54,9 +56,12 @@ type reading struct {
 	// texts are the files by name, and seen the objects that were read or could not be.
 	texts map[string]string
 	seen  map[string]bool
+	// failure is why the cluster does not answer; nil if it does.
+	failure error
 }
 
-// Read reads the objects of a namespace. It returns the error of the context; what the user may not read is a note.
+// Read reads the objects of a namespace. It returns the error of the context, or that of a cluster that does not answer or does not
+// know the user. What the user may not read is a note.
 func Read(ctx context.Context, client dynamic.Interface, namespace string) (*Copy, error) {
 	r := &reading{client: client, namespace: namespace, texts: map[string]string{}, seen: map[string]bool{}}
 	r.list(ctx, configurationFile, apikinds.KubeVirts.GroupVersionResource(), "", MaxListed)
@@ -77,7 +82,13 @@ func Read(ctx context.Context, client dynamic.Interface, namespace string) (*Cop
 			r.copied.Files = append(r.copied.Files, answers.File{Name: name, Text: text})
 		}
 	}
-	return &r.copied, ctx.Err()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if r.failure != nil {
+		return nil, fmt.Errorf("reading the cluster: %w", r.failure)
+	}
+	return &r.copied, nil
 }
 
 // note adds a note.
@@ -97,6 +108,9 @@ func (r *reading) in(resource schema.GroupVersionResource, namespace string) dyn
 
 // list adds the objects of a kind to a file, and returns those that were added. More than most are a note.
 func (r *reading) list(ctx context.Context, file string, resource schema.GroupVersionResource, namespace string, most int64) (added []unstructured.Unstructured) {
+	if r.failure != nil {
+		return nil
+	}
 	list, err := r.in(resource, namespace).List(ctx, metav1.ListOptions{Limit: most})
 	if err != nil {
 		r.failed(resource, namespace, "", err)
@@ -117,7 +131,7 @@ func (r *reading) list(ctx context.Context, file string, resource schema.GroupVe
 // get adds an object that virtual machines need.
 func (r *reading) get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) {
 	key := resource.Resource + "/" + namespace + "/" + name
-	if r.seen[key] {
+	if r.seen[key] || r.failure != nil {
 		return
 	}
 	r.seen[key] = true
@@ -138,7 +152,10 @@ func (r *reading) failed(resource schema.GroupVersionResource, namespace, name s
 	if namespace != "" {
 		what += " in namespace " + namespace
 	}
+	_, unanswered := errors.AsType[*url.Error](err)
 	switch {
+	case unanswered, apierrors.IsUnauthorized(err): // the next requests would fail too
+		r.failure = err
 	case apierrors.IsForbidden(err):
 		r.note("not read: you may not read %s", what)
 	case name == "" && (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)):
@@ -152,22 +169,25 @@ func (r *reading) failed(resource schema.GroupVersionResource, namespace, name s
 
 // named adds the instancetype and the preference of a virtual machine, and the revisions that it names.
 func (r *reading) named(ctx context.Context, vm *unstructured.Unstructured) {
-	for field, resources := range map[string][2]apikinds.Resource{
-		"instancetype": {apikinds.ClusterInstancetypes, apikinds.Instancetypes},
-		"preference":   {apikinds.ClusterPreferences, apikinds.Preferences},
+	for _, ref := range []struct {
+		field               string
+		clusterWide, within apikinds.Resource
+	}{
+		{"instancetype", apikinds.ClusterInstancetypes, apikinds.Instancetypes},
+		{"preference", apikinds.ClusterPreferences, apikinds.Preferences},
 	} {
-		name, _, _ := unstructured.NestedString(vm.Object, "spec", field, "name")
-		kind, _, _ := unstructured.NestedString(vm.Object, "spec", field, "kind")
-		revision, _, _ := unstructured.NestedString(vm.Object, "spec", field, "revisionName")
+		name, _, _ := unstructured.NestedString(vm.Object, "spec", ref.field, "name")
+		kind, _, _ := unstructured.NestedString(vm.Object, "spec", ref.field, "kind")
+		revision, _, _ := unstructured.NestedString(vm.Object, "spec", ref.field, "revisionName")
 		if revision != "" {
 			r.get(ctx, apikinds.ControllerRevisions.GroupVersionResource(), r.namespace, revision)
 		}
 		switch {
 		case name == "":
-		case strings.EqualFold(kind, resources[1].Kind):
-			r.get(ctx, resources[1].GroupVersionResource(), r.namespace, name)
+		case strings.EqualFold(kind, ref.within.Kind):
+			r.get(ctx, ref.within.GroupVersionResource(), r.namespace, name)
 		default:
-			r.get(ctx, resources[0].GroupVersionResource(), "", name)
+			r.get(ctx, ref.clusterWide.GroupVersionResource(), "", name)
 		}
 	}
 }

@@ -3,9 +3,12 @@ package copies_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -189,6 +192,24 @@ func TestForbidden(t *testing.T) {
 	} {
 		if !slices.Contains(copied.Notes, want) {
 			t.Errorf("no %q in %q", want, copied.Notes)
+		}
+	}
+}
+
+// A cluster that does not answer, or does not know the user, is an error after one request.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []error{
+		&url.Error{Op: "Get", URL: "https://127.0.0.1:1/apis", Err: syscall.ECONNREFUSED}, apierrors.NewUnauthorized("the token has expired"),
+	} {
+		client := clientOf(t, objects)
+		client.PrependReactor("*", "*", func(kubetesting.Action) (bool, runtime.Object, error) { return true, nil, failure })
+		copied, err := copies.Read(t.Context(), client, "shop")
+		if copied != nil || !errors.Is(err, failure) || !strings.HasPrefix(fmt.Sprint(err), "reading the cluster: ") {
+			t.Errorf("%+v, %v, want %v", copied, err, failure)
+		}
+		if n := len(client.Actions()); n != 1 {
+			t.Errorf("%v: %d requests", failure, n)
 		}
 	}
 }
