@@ -108,6 +108,8 @@ func (m *module) EstimatedCost() uint64 { return 0 }
 // input has the documents in the form that modules read. It is created for the first module, and shared by all except
 // for the parameters. It belongs to one goroutine.
 type input struct {
+	// fields are those that the modules read; nil for all of them.
+	fields *rego.Fields
 	shared *rego.Input
 	// references are those of shared. more reports that they were read later than the other documents: no module pays for them.
 	references *cel.References
@@ -144,7 +146,7 @@ func (in *input) withoutParams(d *cel.Documents) (*rego.Input, error) {
 		if err != nil {
 			return nil, err
 		}
-		in.shared, in.references = made, d.References
+		in.shared, in.references = made.For(in.fields), d.References
 	}
 	if in.references != d.References { // more were read
 		in.shared, in.references, in.more = in.shared.With("references", d.References), d.References, true

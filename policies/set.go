@@ -3,10 +3,12 @@ package policies
 import (
 	"maps"
 	"slices"
+	"sync"
 	"time" //nolint:depguard // the time comes in as a value; there is no clock here
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/policies/rego"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -23,6 +25,8 @@ type Set struct {
 	// references are the kinds of referenced objects that policies which deny read, and others those that only other
 	// policies read.
 	references, others map[question][]string
+	// fields returns the fields that modules read. It computes them once.
+	fields func() *rego.Fields
 	// observe is nil except in tests of policies.
 	observe Observer
 	// exceptions are nil for none.
@@ -58,11 +62,23 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 			}
 		}
 	}
+	s.fields = sync.OnceValue(s.readFields)
 	for q, asked := range s.index {
 		s.references[q] = referencesOf(asked.all, true)
 		s.others[q] = slices.DeleteFunc(referencesOf(asked.all, false), func(kind string) bool { return slices.Contains(s.references[q], kind) })
 	}
 	return s
+}
+
+// readFields returns the fields that modules read.
+func (s *Set) readFields() *rego.Fields {
+	var modules []*rego.Module
+	for _, p := range s.policies {
+		if m, ok := p.evaluator.(*module); ok {
+			modules = append(modules, m.compiled)
+		}
+	}
+	return rego.FieldsOf(modules...)
 }
 
 // referencesOf returns the kinds of referenced objects that policies read, sorted: those that deny, or the others.
@@ -283,7 +299,7 @@ func (s *Set) evaluateAll(subject *subject, q question, evaluated func(*Policy) 
 	deny, others := s.index[q].matching(subject, evaluated)
 	budget := newDenying(subject, len(deny))
 	var findings []validators.Finding
-	input, exemptions := &input{}, s.exceptions.of(subject)
+	input, exemptions := &input{fields: s.fields()}, s.exceptions.of(subject)
 	for i, p := range slices.Concat(deny, others) { // policies that deny are evaluated first
 		denies := i < len(deny)
 		if d := subject.documents; denies && d.Gone != nil && d.Gone() {

@@ -56,7 +56,7 @@ func Elements(text []byte, at int, visit func(index, from int) (to int)) int {
 }
 
 // Skip returns where the value that begins at a position of JSON ends.
-func Skip(text []byte, at int) int {
+func Skip[T ~string | ~[]byte](text T, at int) int {
 	depth := 0
 	for ; at < len(text); at++ {
 		switch text[at] {

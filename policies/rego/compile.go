@@ -37,6 +37,8 @@ type Module struct {
 	// screen is evaluated first; nil for none.
 	screen    *screen
 	documents documentSet
+	// fields are those of input that it can read.
+	fields *Fields
 	// references are the fields of references that it reads; nil with allReferences.
 	references    []string
 	allReferences bool
@@ -127,7 +129,7 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 	})
 	return &Module{
 		references: references, allReferences: allReferences,
-		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), query: query, screen: newScreen(compiler, query),
+		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), fields: fieldsOfInput(parsed), query: query, screen: newScreen(compiler, query),
 		plain: sync.OnceValue(func() *ast.Compiler {
 			again := compile(name, written().Copy(), nil)
 			for _, m := range again.Modules {

@@ -27,6 +27,8 @@ const maxDigits = 100
 // shared by all. It is safe for concurrent use.
 type Input struct {
 	documents map[string]any
+	// fields are those that are converted; nil for all of them.
+	fields *Fields
 	// parent has all other documents; nil if there are none.
 	parent *Input
 
@@ -46,7 +48,7 @@ type Converted struct{ conversion }
 
 // Convert converts a document that is the same for all inputs, such as the values of parameters. It returns nil if that fails.
 func Convert(document any) *Converted {
-	made := convert(document, MaxDocumentBytes)
+	made := convert(document, MaxDocumentBytes, nil)
 	if made.err != nil {
 		return nil
 	}
@@ -81,6 +83,13 @@ func NewInput(documents map[string]any) (*Input, error) {
 		return nil, fmt.Errorf("unknown document %q: the known ones are %s", slices.Min(unknown), strings.Join(documentNames(), ", "))
 	}
 	return &Input{documents: documents, converted: map[string]conversion{}, inputs: map[documentSet]conversion{}}, nil
+}
+
+// For restricts an Input that is not used yet to modules whose fields are among some: see FieldsOf. Their results and what they are
+// charged stay the same.
+func (in *Input) For(fields *Fields) *Input {
+	in.fields = fields
+	return in
 }
 
 // With is the same Input but for one document, such as the parameters of a policy. All others are converted once
@@ -146,7 +155,8 @@ func (in *Input) document(name string) conversion {
 			}
 			most = MaxComputedBytes
 		}
-		done = convert(document, most)
+		fields, _ := in.fields.below(name)
+		done = convert(document, most, fields)
 		in.converted[name] = done
 	}
 	return done
@@ -161,8 +171,8 @@ func absent(document any) bool {
 }
 
 // convert goes by way of JSON: that is what a policy means by a field, quantities included, and reflection over
-// maps, which apimachinery offers, measured the same.
-func convert(document any, most int) conversion {
+// maps, which apimachinery offers, measured the same. The extent is that of the whole document.
+func convert(document any, most int, fields *Fields) conversion {
 	data, err := json.Marshal(withoutManagedFields(document))
 	if err != nil {
 		return conversion{err: err}
@@ -175,7 +185,7 @@ func convert(document any, most int) conversion {
 	if wide {
 		return conversion{err: fmt.Errorf("a number in it has more than %d digits, or a large exponent", maxDigits)}
 	}
-	value, err := valueOf(text)
+	value, err := valueOf(text, fields)
 	if err != nil {
 		return conversion{err: err}
 	}

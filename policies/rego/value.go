@@ -11,10 +11,11 @@ import (
 	"github.com/virtward/virtward/limits/decode"
 )
 
-// valueOf returns the value of JSON that package json has encoded, without the Go values that OPA's own decoder makes first.
-func valueOf(text string) (ast.Value, error) {
+// valueOf returns the value of JSON that package json has encoded, without the Go values that OPA's own decoder makes first. Fields of
+// objects that are not among fields are left out, if it is not nil.
+func valueOf(text string, fields *Fields) (ast.Value, error) {
 	if utf8.ValidString(text) {
-		r := reader{text: text}
+		r := reader{text: text, fields: fields}
 		if v := r.value(); v != nil && r.at == len(text) {
 			return v, nil
 		}
@@ -26,6 +27,8 @@ func valueOf(text string) (ast.Value, error) {
 type reader struct {
 	text string
 	at   int
+	// fields are those of the object that is read next.
+	fields *Fields
 	// terms are those that are not used yet. They are made together, because a document is kept as a whole.
 	terms []ast.Term
 	// members and names are those of the objects that are being read, outer ones first.
@@ -122,6 +125,7 @@ func (r *reader) string() (text string, ok bool) {
 
 func (r *reader) array() ast.Value {
 	r.at++
+	r.fields = nil // elements are read whole
 	from := len(r.elements)
 	for first := true; !r.next("]"); first = false {
 		if !first && !r.next(",") {
@@ -143,7 +147,7 @@ const fewMembers = 32
 
 func (r *reader) object() ast.Value {
 	r.at++
-	from := len(r.members)
+	from, fields := len(r.members), r.fields
 	for first := true; !r.next("}"); first = false {
 		if !first && !r.next(",") {
 			return nil
@@ -152,6 +156,12 @@ func (r *reader) object() ast.Value {
 		if !ok || !r.next(":") {
 			return nil
 		}
+		below, read := fields.below(name)
+		if !read {
+			r.at = decode.Skip(r.text, r.at)
+			continue
+		}
+		r.fields = below
 		v := r.value()
 		if v == nil {
 			return nil
