@@ -146,7 +146,7 @@ func ofInstance(in Input, changes []provenance.Change) []provenance.Change {
 // ofTemplate are the changes to the template of a VM, at the fields of its instance.
 func ofTemplate(changes []provenance.Change) []provenance.Change {
 	template := templatePath.String() + "."
-	var found []provenance.Change
+	found := make([]provenance.Change, 0, len(changes))
 	for i := range changes {
 		if rest, ok := strings.CutPrefix(changes[i].Path, template); ok {
 			c := changes[i]

@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
@@ -83,7 +84,9 @@ func (in *input) value(object any, ofVM bool, path string, budget *cel.Budget) (
 	case reflect.String:
 		size = at.Len()
 	case reflect.Struct, reflect.Map, reflect.Slice, reflect.Array, reflect.Interface:
-		size = in.size(object, ofVM)
+		if at.Type() != reflect.TypeFor[resource.Quantity]() { // which is small
+			size = in.size(object, ofVM)
+		}
 	}
 	if !budget.Spend(uint64(size / encodedPerUnit)) {
 		return value{}, false, fmt.Errorf("%w: its messages have values that are too large", cel.ErrBudget)
