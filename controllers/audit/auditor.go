@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/events"
+	"github.com/virtward/virtward/limits/memory"
 )
 
 // Auditor evaluates all existing objects repeatedly. Create it with New; only one runs in a cluster, in the leader.
@@ -21,6 +22,8 @@ type Auditor struct {
 	agenda *agenda
 	wake   chan struct{}
 	ledger *auditresults.Ledger
+	// garbage lets the heap become larger in a round.
+	garbage memory.Garbage
 	// complete reports whether a whole round has ended and was published.
 	complete bool
 	figures  Figures
@@ -62,7 +65,7 @@ type Options struct {
 func New(options Options) *Auditor {
 	return &Auditor{
 		Options: options, agenda: newAgenda(options.Pace), wake: make(chan struct{}, 1),
-		ledger: auditresults.New(options.Limit), foreign: map[string]bool{},
+		ledger: auditresults.New(options.Limit), garbage: memory.Garbage{Least: leastHeap}, foreign: map[string]bool{},
 	}
 }
 
@@ -178,6 +181,7 @@ func (a *Auditor) evaluate(ctx context.Context, t task) error {
 	if !t.round {
 		return conditions.again(ctx, a.Stored, t.keys, a.ledger, a.found)
 	}
+	defer a.garbage.Keep()()
 	a.agenda.ends(a.nextExpiry(began))
 	a.published = began
 	if err := conditions.round(ctx, a.Stored, a.ledger, a.found, a.between); err != nil {
@@ -187,6 +191,9 @@ func (a *Auditor) evaluate(ctx context.Context, t task) error {
 	a.figures.Took, a.everything = a.figures.Ended.Sub(began), true
 	return nil
 }
+
+// leastHeap is the size of the heap in a round before garbage is collected, in bytes.
+const leastHeap = 48 << 20
 
 // publishEvery is how often a round that takes long is interrupted to publish what it found, and to evaluate objects that
 // changed meanwhile. So a namespace with very many objects does not delay the Reports of the others.

@@ -86,7 +86,8 @@ func (h *held) add(r Held) {
 		h.cut = true
 		return
 	}
-	h.groups[r.Source] = slices.Insert(group, at, r)
+	share(&r, group, at)
+	h.groups[r.Source] = slices.Insert(grown(group), at, r)
 	h.total++
 	if len(h.groups[r.Source]) > h.limits.PerSource {
 		h.drop(r.Source)
@@ -94,6 +95,32 @@ func (h *held) add(r Held) {
 	if h.total > h.limits.PerNamespace {
 		h.drop(h.longest())
 	}
+}
+
+// share gives a result the texts of the results before and after its place in a group where they are the same: most objects violate a source in
+// the same way.
+func share(r *Held, group []Held, at int) {
+	for _, i := range []int{at - 1, at} {
+		if i < 0 || i >= len(group) {
+			continue
+		}
+		for _, text := range []struct {
+			own   *string
+			other string
+		}{{&r.Field, group[i].Field}, {&r.Message, group[i].Message}, {&r.Remedy, group[i].Remedy}} {
+			if *text.own == text.other {
+				*text.own = text.other
+			}
+		}
+	}
+}
+
+// grown returns a group with room for another result. It grows in small steps, because most groups stay small.
+func grown(group []Held) []Held {
+	if len(group) < cap(group) {
+		return group
+	}
+	return append(make([]Held, 0, len(group)+len(group)/4+2), group...)
 }
 
 // drop removes the last result of a source.

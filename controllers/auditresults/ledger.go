@@ -227,6 +227,8 @@ type Ledger struct {
 	// targets are the numbers of objects by level.
 	targets [migrations.Levels]int
 	round   uint32
+	// recent are the tallies of the last objects with different ones. Most objects share theirs with others.
+	recent [8][]tally
 	// speaking is the number of namespaces with results.
 	speaking int
 }
@@ -267,7 +269,7 @@ func (l *Ledger) Put(subject Subject, results []Result) (fresh []Held) {
 	before, known := ns.objects[at]
 	sorted := slices.Clone(results)
 	slices.SortFunc(sorted, func(a, b Result) int { return a.compare(&b) })
-	after := record{tallies: tallies(sorted), round: l.round, targets: subject.Targets}
+	after := record{tallies: l.shared(tallies(sorted)), round: l.round, targets: subject.Targets}
 	for i := range sorted {
 		first := i == 0 || sorted[i-1].Source != sorted[i].Source
 		if first && sorted[i].Outcome < Error && !violated(before.tallies, sorted[i].Source) {
@@ -281,6 +283,21 @@ func (l *Ledger) Put(subject Subject, results []Result) (fresh []Held) {
 		ns.changed = true
 	}
 	return fresh
+}
+
+// shared returns the same tallies of another object, if it was among the last ones.
+func (l *Ledger) shared(own []tally) []tally {
+	if len(own) == 0 {
+		return nil
+	}
+	for _, known := range l.recent {
+		if slices.Equal(known, own) {
+			return known
+		}
+	}
+	copy(l.recent[1:], l.recent[:])
+	l.recent[0] = own
+	return own
 }
 
 func violated(tallies []tally, source Source) bool {

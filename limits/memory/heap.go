@@ -1,0 +1,80 @@
+package memory
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+)
+
+// Garbage is how large the heap of the process may become before a garbage collection, as long as what is in use is smaller: a small heap
+// is collected so often that this takes a fifth of the time of an audit.
+type Garbage struct {
+	// Least is the size of the heap, in bytes.
+	Least uint64
+
+	mu sync.Mutex
+	// holders are the callers of Keep that have not released.
+	holders int
+	// percent is what the runtime had before the first holder, and current is what it has now.
+	percent, current int
+}
+
+// Keep lets the heap become so large until release. $GOGC has precedence.
+func (g *Garbage) Keep() (release func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.holders++; g.holders == 1 {
+		g.percent = debug.SetGCPercent(-1)
+		g.current = -1
+		g.set(inUse())
+		g.afterNext()
+	}
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.holders--; g.holders == 0 {
+			debug.SetGCPercent(g.percent)
+		}
+	})
+}
+
+// afterNext adapts the percentage after each garbage collection.
+func (g *Garbage) afterNext() {
+	runtime.AddCleanup(new(*Garbage), func(g *Garbage) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.holders > 0 {
+			g.set(inUse())
+			g.afterNext()
+		}
+	}, g)
+}
+
+func (g *Garbage) set(inUse uint64) {
+	percent := percentFor(inUse, g.Least, g.percent)
+	if percent != g.current {
+		debug.SetGCPercent(percent)
+		g.current = percent
+	}
+}
+
+// percentFor returns the percentage with which the heap has a size at the next garbage collection, or is the usual one if it is larger.
+func percentFor(inUse, least uint64, usual int) int {
+	if inUse == 0 || usual < 0 {
+		return usual
+	}
+	const most = 1000
+	return max(usual, min(most, int(least*100/inUse)-100)) //nolint:gosec // far below the bound
+}
+
+// inUse returns the bytes that were in use at the end of the last garbage collection.
+func inUse() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
