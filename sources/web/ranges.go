@@ -31,7 +31,7 @@ const (
 // Blocks is a content that is read at random, by ranges. It keeps the blocks that were read last. It is safe for concurrent use, and reads
 // one range at a time. Create it with NewBlocks.
 type Blocks struct {
-	// fetch reads a range within the content.
+	// fetch reads a range within the content. The result is valid until the next call.
 	fetch func(offset, length int64) ([]byte, error)
 
 	mu   sync.Mutex
@@ -47,7 +47,8 @@ type block struct {
 	data   []byte
 }
 
-// NewBlocks returns a content of a size in bytes. The function reads a range within it, of at most maxRequested blocks.
+// NewBlocks returns a content of a size in bytes. The function reads a range within it, of at most maxRequested blocks. It may use its
+// result again in the next call.
 func NewBlocks(size int64, fetch func(offset, length int64) ([]byte, error)) *Blocks {
 	return &Blocks{fetch: fetch, size: size, blocks: map[int64]*list.Element{}, recent: list.New()}
 }
@@ -97,14 +98,15 @@ func (b *Blocks) block(number, last int64) ([]byte, error) {
 	return data[:min(BlockSize, len(data))], nil
 }
 
-// keep keeps a block, and forgets the one that was not used for the longest time.
+// keep keeps a copy of a block, in the memory of the one that was not used for the longest time.
 func (b *Blocks) keep(number int64, data []byte) {
+	var memory []byte
 	if len(b.blocks) >= MaxBlocks {
-		oldest := b.recent.Back()
-		delete(b.blocks, b.recent.Remove(oldest).(*block).number) //nolint:forcetypeassert // the list has blocks only
+		oldest := b.recent.Remove(b.recent.Back()).(*block) //nolint:forcetypeassert // the list has blocks only
+		delete(b.blocks, oldest.number)
+		memory = oldest.data[:0]
 	}
-	// A copy: a request for several blocks must not stay in memory for one of them.
-	b.blocks[number] = b.recent.PushFront(&block{number, append([]byte(nil), data...)})
+	b.blocks[number] = b.recent.PushFront(&block{number, append(memory, data...)})
 }
 
 // Ranged is a file that is read at random, by requests for ranges. It is safe for concurrent use, and sends one request at a time. Create
@@ -116,6 +118,8 @@ type Ranged struct {
 	ctx      context.Context //nolint:containedctx // io.ReaderAt passes none
 	file     File
 	requests atomic.Int64
+	// received has the bytes of the last request.
+	received []byte
 	// failed is the error after which no request is sent.
 	failed error
 }
@@ -181,7 +185,11 @@ func (r *Ranged) try(offset, length int64) ([]byte, error) {
 	if err := r.compare(response, offset); err != nil {
 		return nil, err
 	}
-	data := make([]byte, min(length, r.file.Size-offset))
+	length = min(length, r.file.Size-offset)
+	if int64(cap(r.received)) < length {
+		r.received = make([]byte, length)
+	}
+	data := r.received[:length]
 	if _, err := io.ReadFull(response.Body, data); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/virtward/virtward/test/isolated"
 )
 
 // origin serves a file, and counts requests. It rejects HEAD, as a URL that is signed for GET does.
@@ -81,6 +83,28 @@ func TestRanged(t *testing.T) {
 	}
 	if _, err := r.ReadAt(make([]byte, 1), -1); err == nil {
 		t.Error("a negative offset is read")
+	}
+}
+
+// TestRangedMemory holds that a file that is read from its start to its end costs no memory for each block.
+func TestRangedMemory(t *testing.T) {
+	if !isolated.Run(t) {
+		return
+	}
+	const size = 64 << 20
+	r, err := open(t, &origin{data: make([]byte, size)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := make([]byte, maxRequested*BlockSize)
+	before := isolated.Allocated()
+	for at := int64(0); at < size; at += int64(len(part)) {
+		if _, err := r.ReadAt(part, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := isolated.Allocated() - before; n > size/4 {
+		t.Errorf("%d bytes were allocated for %d", n, size)
 	}
 }
 
