@@ -1,5 +1,5 @@
 // Opens the pages of bin/site in chromium: each has a title, causes no error and fits into 400 pixels, all links lead somewhere, and the
-// search finds rules and commands. SHOTS is a folder for pictures of some pages.
+// search finds rules and commands. The playground shows a result, and evaluates a change. SHOTS is a folder for pictures of some pages.
 import fs from 'node:fs'
 import http from 'node:http'
 import path from 'node:path'
@@ -32,7 +32,7 @@ for (at of pages) {
   await page.goto(`${address}/${at}`)
   const found = await page.evaluate(() => ({
     title: document.querySelector('.vp-doc h1')?.textContent ?? '', width: document.documentElement.scrollWidth,
-    ids: [...document.querySelectorAll('[id]')].map((e) => e.id), links: [...document.querySelectorAll('.vp-doc a[href], aside a[href]')].map((a) => a.href),
+    ids: [...document.querySelectorAll('[id]')].map((e) => e.id), links: [...document.querySelectorAll('.vp-doc a[href], aside a[href], .VPNavBarMenu a[href]')].map((a) => a.href),
   }))
   if (!found.title) problems.push(`${at}: no title`)
   if (found.width > 400) problems.push(`${at}: ${found.width} pixels wide`)
@@ -62,6 +62,23 @@ for (const word of words) {
   if (!found) problems.push(`the search does not find ${word}`)
   searched++
 }
+at = 'play'
+await page.goto(address)
+await page.locator('.VPNavBarMenu a', { hasText: 'Playground' }).click()
+await page.waitForURL(`${address}/play/`)
+const results = (text) => page.locator('#status:not(.old)', { hasText: text }).waitFor({ timeout: 120_000 }).catch(() => problems.push(`play: no result ${text}`))
+await results('1 of 1 rejected')
+await page.locator('.editor textarea').evaluate((t) => {
+  const at = t.value.indexOf('m1.large')
+  t.focus()
+  t.setSelectionRange(at, at + 'm1.large'.length)
+  document.execCommand('insertText', false, 'u1.medium')
+})
+await results('Admitted')
+await page.setViewportSize({ width: 400, height: 800 })
+if (await page.evaluate(() => document.documentElement.scrollWidth) > 400) problems.push('play: wider than 400 pixels')
+await page.locator('.edition a').click()
+await page.waitForURL(`${address}/`)
 for (const name of process.env.SHOTS ? ['index', 'concepts', 'rules/arm64-disk-bus', 'rules', 'my-vm-was-rejected', 'metrics'] : []) {
   for (const width of [400, 1280]) {
     for (const colorScheme of ['light', 'dark']) {

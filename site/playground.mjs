@@ -237,6 +237,22 @@ await page.locator('#message', { hasText: 'KiB' }).waitFor()
 await open({ files: [file('vm.yaml', '')] })
 await settled()
 check(await input.getAttribute('maxlength') === String(1 << 20), 'the editor takes more than a file may have')
+await open({ files: [file('vm.yaml', '# x\n'.repeat(1_300_000))] }) // 5 MB
+await page.locator('#message', { hasText: 'more than 4 MB' }).waitFor()
+await page.evaluate(() => navigator.clipboard.writeText('# x\n'.repeat(1_300_000)))
+begun = Date.now()
+await input.focus()
+await page.keyboard.press('Control+a')
+await page.keyboard.press('Control+v')
+await page.locator('#message', { hasText: 'not pasted' }).waitFor()
+figures['5 MB that are pasted'] = Date.now() - begun
+check(await input.inputValue() === '', 'a text that is too large is pasted')
+await page.evaluate(() => navigator.clipboard.writeText('# pasted\n'))
+await page.keyboard.press('Control+v')
+await settled()
+check(await input.inputValue() === '# pasted\n', 'a text cannot be pasted')
+await open({ files: [file('vm.yaml', '')] })
+await settled()
 
 // A lesson: its requirements, a wrong policy, a right one, a reload, and the next lesson.
 await page.locator('#lessons').selectOption('first-policy')

@@ -5,8 +5,8 @@ const lineHeight = 20
 const maxDrawn = 2000 // characters of a line
 
 export class Editor {
-  // onChange is called with the text after each change.
-  constructor(parent, maxLength, onChange) {
+  // onChange is called with the text after each change, and onLarge if a text that is pasted has no place.
+  constructor(parent, maxLength, onChange, onLarge) {
     this.numbers = element('div')
     this.colours = element('pre', { 'aria-hidden': 'true' })
     this.input = element('textarea', { spellcheck: 'false', autocapitalize: 'off', autocomplete: 'off', wrap: 'off', maxlength: maxLength, 'aria-describedby': 'problems-title' })
@@ -16,6 +16,12 @@ export class Editor {
     this.marks = new Map()
     this.lines = ['']
     this.input.addEventListener('input', () => { this.read(); onChange(this.input.value) })
+    this.input.addEventListener('paste', (e) => { // browsers need minutes to cut a text of many lines to the length
+      const { value, selectionStart, selectionEnd } = this.input
+      if (value.length - (selectionEnd - selectionStart) + (e.clipboardData?.getData('text/plain').length ?? 0) <= maxLength) return
+      e.preventDefault()
+      onLarge()
+    })
     this.input.addEventListener('scroll', () => this.draw())
     this.input.addEventListener('keydown', (e) => this.key(e))
     new ResizeObserver(() => this.draw()).observe(this.input)

@@ -39,7 +39,8 @@ async function begin() {
     say(e.message)
     return
   }
-  editor = new Editor($('editor'), start.maxFile, (text) => { state.files[state.active].text = text; changed() })
+  const tooLarge = () => say(`The text is not pasted: a file has at most ${start.maxFile >> 10} KiB.`)
+  editor = new Editor($('editor'), start.maxFile, (text) => { state.files[state.active].text = text; changed() }, tooLarge)
   restore()
   await adopt(fragment)
   window.addEventListener('hashchange', () => {
