@@ -56,6 +56,9 @@ func (a *approving) Create(ctx context.Context, name string, object runtime.Obje
 	if err != nil {
 		return nil, err
 	}
+	if review.Source, review.SourceReason, err = a.source(ctx, template); err != nil {
+		return nil, err
+	}
 	digest := review.Digest
 	review.SetGroupVersionKind(a.version.WithKind("TemplateReview"))
 	dry := len(options.DryRun) > 0
@@ -68,7 +71,7 @@ func (a *approving) Create(ctx context.Context, name string, object runtime.Obje
 	if dry {
 		return review, nil
 	}
-	approval := &v1beta1.TemplateApproval{Digest: digest, ApprovedBy: approver, ApprovedAt: metav1.NewTime(a.Clock.Now()), Message: given.Message}
+	approval := &v1beta1.TemplateApproval{Digest: digest, ApprovedBy: approver, ApprovedAt: metav1.NewTime(a.Clock.Now()), Message: given.Message, Source: review.Source}
 	keys, err := a.sign(ctx, template, approval)
 	if err != nil {
 		return nil, keysAnswer(err)
@@ -77,8 +80,14 @@ func (a *approving) Create(ctx context.Context, name string, object runtime.Obje
 	if err := a.write(ctx, template, approval, templates.ApprovalCondition(template, digest, keys)); err != nil {
 		return nil, err
 	}
-	a.Events.Event(template, corev1.EventTypeNormal, v1beta1.ReasonApproved, fmt.Sprintf("%s approved the digest %s", approval.ApprovedBy, digest))
+	event := fmt.Sprintf("%s approved the digest %s", approval.ApprovedBy, digest)
 	audit.AddAuditAnnotation(ctx, digestAuditAnnotation, digest)
+	if approval.Source != nil {
+		from := templates.SourceText(approval.Source)
+		event += " from " + from
+		audit.AddAuditAnnotation(ctx, sourceAuditAnnotation, from)
+	}
+	a.Events.Event(template, corev1.EventTypeNormal, v1beta1.ReasonApproved, texts.ShortenCharacters(event, maxText-24))
 	review.Approved, review.Approval, review.Reason = true, approval, ""
 	return review, nil
 }

@@ -29,6 +29,10 @@ func WorstCase() []memory.Bound {
 			Reason: fmt.Sprintf("%d at once", maxReads),
 		},
 		{
+			Name: "apiserver/imports", Subject: "imports of which approvals name the source", Bytes: MaxImports,
+			Reason: fmt.Sprintf("%d at once", maxImportReads),
+		},
+		{
 			Name: "apiserver/renders", Subject: "VMs that are rendered and created", Bytes: MaxSmallRenders + MaxLargeRenders,
 			Reason: "a request reserves memory by the size of the VM and by its number of objects. Small ones have 32 MiB of their own",
 		},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +17,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
 )
@@ -25,7 +28,7 @@ type liveCluster struct{ client client.Client }
 // NewCluster connects to the API server with the rights of Virtward. The config must not limit requests. Its warnings reach the user.
 func NewCluster(config *rest.Config) (Cluster, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, kubevirtv1.AddToScheme, cdiv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, admissionregistrationv1.AddToScheme, v1beta1.AddToScheme, kubevirtv1.AddToScheme, cdiv1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -55,6 +58,26 @@ func (l *liveCluster) Templates(ctx context.Context, limit int64, from string) (
 		return nil, "", err
 	}
 	return list.Items, list.Continue, nil
+}
+
+// Import implements Cluster.
+func (l *liveCluster) Import(ctx context.Context, namespace, name string) (*v1beta1.VirtualMachineTemplateImport, error) {
+	of := &v1beta1.VirtualMachineTemplateImport{}
+	if err := l.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, of); err != nil {
+		return nil, err
+	}
+	return of, nil
+}
+
+// GuardedSince implements Cluster.
+func (l *liveCluster) GuardedSince(ctx context.Context, guard *admissionpolicies.Guard) (time.Time, error) {
+	policy, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	for _, object := range []client.Object{policy, binding} {
+		if err := l.client.Get(ctx, client.ObjectKey{Name: guard.Name}, object); err != nil {
+			return time.Time{}, client.IgnoreNotFound(err)
+		}
+	}
+	return guard.ActiveSince(policy, binding), nil
 }
 
 // Namespace implements Cluster.

@@ -21,6 +21,9 @@ import (
 // digestAuditAnnotation is the digest of the template, in an audit event.
 const digestAuditAnnotation = "template.virtward.io/digest"
 
+// sourceAuditAnnotation is where the approved template comes from, in an audit event.
+const sourceAuditAnnotation = "template.virtward.io/source"
+
 // create creates the VirtualMachine of a template in the target namespace. The approval is that of the template as it is
 // rendered: it is read once.
 func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachineTemplate, given *subresources.ProcessOptions, options *metav1.CreateOptions, answer *subresources.ProcessedVirtualMachineTemplate) error {

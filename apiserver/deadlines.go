@@ -13,6 +13,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/limits/memory"
 )
@@ -57,6 +58,20 @@ func (t timed) Templates(ctx context.Context, count int64, from string) (page []
 		return page, err
 	})
 	return page, next, err
+}
+
+// Import implements Cluster.
+func (t timed) Import(ctx context.Context, namespace, name string) (*v1beta1.VirtualMachineTemplateImport, error) {
+	return limit(ctx, readTimeout, "send the import of the template", func(ctx context.Context) (*v1beta1.VirtualMachineTemplateImport, error) {
+		return t.Cluster.Import(ctx, namespace, name)
+	})
+}
+
+// GuardedSince implements Cluster.
+func (t timed) GuardedSince(ctx context.Context, guard *admissionpolicies.Guard) (time.Time, error) {
+	return limit(ctx, readTimeout, "send the guard "+guard.Name, func(ctx context.Context) (time.Time, error) {
+		return t.Cluster.GuardedSince(ctx, guard)
+	})
 }
 
 // Namespace implements Cluster.

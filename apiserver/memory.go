@@ -27,6 +27,8 @@ const (
 	MaxLargeBodies = 40 << 20
 	// MaxTemplates bounds the templates that are being read.
 	MaxTemplates = maxReads * templateMemory
+	// MaxImports bounds the imports that are being read, of which approvals name the source.
+	MaxImports = maxImportReads * templateMemory
 	// MaxSmallRenders and MaxLargeRenders bound the VirtualMachines that are rendered, created and answered.
 	MaxSmallRenders = 32 << 20
 	MaxLargeRenders = 128 << 20
@@ -42,7 +44,9 @@ const (
 	bodyTimeout = 10 * time.Second
 	// templateMemory is for one template that is being read: etcd holds 1.5 MiB of it, which are kept up to four times.
 	templateMemory = 6 << 20
-	maxReads       = 12
+	maxReads       = 10
+	// maxImportReads is the number of imports that are read at the same time. They are as large as templates.
+	maxImportReads = 2
 	// memoryTimeout bounds the time for which a request waits for memory.
 	memoryTimeout = 5 * time.Second
 	// smallRender is the memory up to which a render is small.
@@ -60,6 +64,7 @@ type gates struct {
 	places                                   *memory.Parts
 	smallBodies, largeBodies                 *memory.Parts
 	reads, smallRenders, largeRenders, turns *memory.Shares
+	imports                                  *memory.Shares
 	// bodies arrive, and requests wait for memory, within these times.
 	bodyTimeout, wait time.Duration
 }
@@ -69,7 +74,7 @@ type gates struct {
 func newGates(inFlight int) *gates {
 	return &gates{
 		places: memory.NewParts(int64(max(1, inFlight-inFlight/4))), smallBodies: memory.NewParts(MaxSmallBodies), largeBodies: memory.NewParts(MaxLargeBodies),
-		reads: memory.NewShares(maxReads), smallRenders: memory.NewShares(MaxSmallRenders), largeRenders: memory.NewShares(MaxLargeRenders),
+		reads: memory.NewShares(maxReads), imports: memory.NewShares(maxImportReads), smallRenders: memory.NewShares(MaxSmallRenders), largeRenders: memory.NewShares(MaxLargeRenders),
 		turns: memory.NewShares(int64(max(2, goruntime.GOMAXPROCS(0)))), bodyTimeout: bodyTimeout, wait: memoryTimeout,
 	}
 }

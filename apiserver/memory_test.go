@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -32,6 +33,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/limits/memory"
@@ -51,6 +53,14 @@ func (b *backend) Template(_ context.Context, namespace, _ string) (*v1beta1.Vir
 	}
 	template := &v1beta1.VirtualMachineTemplate{}
 	return template, json.Unmarshal(bytes.Clone(b.template), template)
+}
+
+func (b *backend) Import(_ context.Context, _, name string) (*v1beta1.VirtualMachineTemplateImport, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{Group: "template.kubevirt.io", Resource: "virtualmachinetemplateimports"}, name)
+}
+
+func (b *backend) GuardedSince(context.Context, *admissionpolicies.Guard) (time.Time, error) {
+	return time.Time{}, nil
 }
 
 func (b *backend) Namespace(_ context.Context, name string) (*corev1.Namespace, error) {
@@ -203,7 +213,7 @@ func (m *gates) returned(ctx context.Context) error {
 		*memory.Shares
 
 		total int64
-	}{"reads": {m.reads, maxReads}, "small renders": {m.smallRenders, MaxSmallRenders}, "large renders": {m.largeRenders, MaxLargeRenders}} {
+	}{"reads": {m.reads, maxReads}, "imports": {m.imports, maxImportReads}, "small renders": {m.smallRenders, MaxSmallRenders}, "large renders": {m.largeRenders, MaxLargeRenders}} {
 		for _, half := range []string{"one", "other"} {
 			release, err := shares.Acquire(soon, half, shares.total/2)
 			if err != nil {
@@ -310,8 +320,13 @@ func TestDeadlines(t *testing.T) {
 		call func(context.Context, Cluster) error
 		want time.Duration
 	}{
-		"template":   {func(ctx context.Context, c Cluster) error { _, err := c.Template(ctx, "a", "b"); return err }, readTimeout},
-		"templates":  {func(ctx context.Context, c Cluster) error { _, _, err := c.Templates(ctx, 1, ""); return err }, readTimeout},
+		"template":  {func(ctx context.Context, c Cluster) error { _, err := c.Template(ctx, "a", "b"); return err }, readTimeout},
+		"templates": {func(ctx context.Context, c Cluster) error { _, _, err := c.Templates(ctx, 1, ""); return err }, readTimeout},
+		"import":    {func(ctx context.Context, c Cluster) error { _, err := c.Import(ctx, "a", "b"); return err }, readTimeout},
+		"guard": {func(ctx context.Context, c Cluster) error {
+			_, err := c.GuardedSince(ctx, &admissionpolicies.Guard{})
+			return err
+		}, readTimeout},
 		"namespace":  {func(ctx context.Context, c Cluster) error { _, err := c.Namespace(ctx, "a"); return err }, readTimeout},
 		"DataSource": {func(ctx context.Context, c Cluster) error { _, err := c.DataSource(ctx, "a", "b"); return err }, readTimeout},
 		"VirtualMachine": {func(ctx context.Context, c Cluster) error {
@@ -346,6 +361,16 @@ func (silent) Template(ctx context.Context, _, _ string) (*v1beta1.VirtualMachin
 func (silent) Templates(ctx context.Context, _ int64, _ string) (page []v1beta1.VirtualMachineTemplate, next string, err error) {
 	<-ctx.Done()
 	return nil, "", ctx.Err()
+}
+
+func (silent) Import(ctx context.Context, _, _ string) (*v1beta1.VirtualMachineTemplateImport, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (silent) GuardedSince(ctx context.Context, _ *admissionpolicies.Guard) (time.Time, error) {
+	<-ctx.Done()
+	return time.Time{}, ctx.Err()
 }
 
 func (silent) Namespace(ctx context.Context, _ string) (*corev1.Namespace, error) {

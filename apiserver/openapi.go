@@ -41,9 +41,12 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 				"approvedBy": *spec.StringProperty().WithDescription("The user who approved it."),
 				"approvedAt": *spec.DateTimeProperty().WithDescription("When it was approved."),
 				"message":    *spec.StringProperty().WithDescription("The approver's reason."),
+				"source":     source("Where the approved spec comes from, if an import created the template and its spec has not changed since. It is signed too."),
 				"signature":  *spec.StringProperty().WithDescription("The signature of Virtward's API server for this approval of this template."),
 			}).WithDescription("The last approval. It is valid only if it has the digest of the review."),
-			"reason": *spec.StringProperty().WithDescription("Why the last approval is not valid, and what to do."),
+			"reason":       *spec.StringProperty().WithDescription("Why the last approval is not valid, and what to do."),
+			"source":       source("Where the template comes from, if an import created it and its spec has not changed since. An approval has it too."),
+			"sourceReason": *spec.StringProperty().WithDescription("Why the source is not known."),
 			"uncovered": *spec.ArrayProperty(structure(map[string]spec.Schema{
 				"path":   *spec.StringProperty().WithDescription("The field, such as spec.virtualMachine.spec.instancetype."),
 				"reason": *spec.StringProperty().WithDescription("Why an approval does not cover it."),
@@ -76,6 +79,18 @@ func templateReference() spec.Schema {
 	})
 	reference.Required = []string{"namespace", "name"}
 	return *reference.WithDescription("The template.")
+}
+
+// source is where an imported template comes from.
+func source(description string) spec.Schema {
+	return *structure(map[string]spec.Schema{
+		"kind":      *spec.StringProperty().WithDescription("The kind of the source: http, oci or pvc."),
+		"reference": *spec.StringProperty().WithDescription("The URL without a user, a query and a fragment, the reference of the artifact, or the claim and the path of the file in it."),
+		"digest":    *spec.StringProperty().WithDescription("The digest of the file, if Virtward read all of it, or of what the reference of an artifact named: sha256:HEX."),
+		"verified":  *spec.BooleanProperty().WithDescription("Whether Virtward read the whole file in its own process before the import, and compared it."),
+		"signer":    *spec.StringProperty().WithDescription("Who signed the artifact, if an admin requires a signature."),
+		"import":    *spec.StringProperty().WithDescription("The name of the VirtualMachineTemplateImport."),
+	}).WithDescription(description)
 }
 
 // preserving is an object with any fields.

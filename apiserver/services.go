@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/templates"
 )
@@ -35,6 +37,10 @@ type Cluster interface {
 	// Templates is a page of all templates, from its beginning or from next of the page before. next is empty after the last
 	// page.
 	Templates(ctx context.Context, limit int64, from string) (page []v1beta1.VirtualMachineTemplate, next string, err error)
+	// Import is the import that created a template.
+	Import(ctx context.Context, namespace, name string) (*v1beta1.VirtualMachineTemplateImport, error)
+	// GuardedSince is the time since which a guard is active; zero if it is not.
+	GuardedSince(ctx context.Context, guard *admissionpolicies.Guard) (time.Time, error)
 	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
 	DataSource(ctx context.Context, namespace, name string) (*cdiv1beta1.DataSource, error)
 	CreateVirtualMachine(ctx context.Context, vm *kubevirtv1.VirtualMachine, options metav1.CreateOptions) (*kubevirtv1.VirtualMachine, error)

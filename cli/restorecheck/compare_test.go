@@ -91,6 +91,14 @@ func TestCompareTemplate(t *testing.T) {
 			before(approved(t), func(o *unstructured.Unstructured) { unstructured.RemoveNestedField(o.Object, "status", "conditions") }), templateObject(t, "new", "fedora@sha256:a"),
 			row(Ended, "the backup does not say whether the approval counted"),
 		},
+		"an approval with a source": {
+			before(approved(t), func(o *unstructured.Unstructured) {
+				approval := o.Object["status"].(map[string]any)["approval"].(map[string]any)
+				approval["source"] = map[string]any{"kind": "oci", "reference": "oci://registry.example.com/db:1", "digest": "sha256:2", "import": "db"}
+				approval["signature"] = "v2.1.a"
+			}),
+			templateObject(t, "new", "fedora@sha256:a"), row(SameDigest, ""),
+		},
 		"no approval": {before(), templateObject(t, "new", "fedora@sha256:a"), nil},
 		"two of a name": {
 			append(before(approved(t)), templateObject(t, "older", "fedora@sha256:b")), templateObject(t, "new", "fedora@sha256:a"),

@@ -15,8 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtward/virtward/api/template/subresources"
+	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/printers"
+	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -52,9 +54,9 @@ func newApprove(program options.Program) *cobra.Command {
 		Short: "Approve a template as it is now",
 		Long: `Approve a template as it is now.
 
-approve shows the review first: the digest of the template, its parameters, and what an approval does not cover. An image by
-tag can change after you approve the template, for example. Then it asks for confirmation. In a script, name the digest that
-you reviewed with --digest, or use --yes.
+approve shows the review first: the digest of the template, where an imported template comes from, its parameters, and what an
+approval does not cover. An image by tag can change after you approve the template, for example. Then it asks for
+confirmation. In a script, name the digest that you reviewed with --digest, or use --yes.
 
 The approval is valid for the digest only: an edit of the template ends it. A parameter of type object can add fields to the
 virtual machine, so you must acknowledge these parameters with --acknowledge-objects.
@@ -147,13 +149,18 @@ func (a *approval) approve(ctx context.Context) error {
 		return err
 	}
 	body := &subresources.ApproveOptions{Digest: review.Digest, Message: a.message, ObjectParameters: review.ObjectParameters}
-	if err := api.post(ctx, a.name, subresources.Approve, false, body, &review); err != nil {
+	var answer subresources.TemplateReview
+	if err := api.post(ctx, a.name, subresources.Approve, false, body, &answer); err != nil {
 		if apierrors.IsConflict(err) {
 			return fmt.Errorf("the template has changed since the review: review it again: %w", err)
 		}
 		return err
 	}
-	fmt.Fprintf(a.program.Streams.ErrOut, "approved the template %s/%s\n", api.namespace, a.name)
+	from := ""
+	if approved := answer.Approval; approved != nil && approved.Source != nil {
+		from = " from " + templates.SourceText(approved.Source)
+	}
+	fmt.Fprintf(a.program.Streams.ErrOut, "approved the template %s/%s%s\n", api.namespace, a.name, from)
 	return nil
 }
 
@@ -187,9 +194,15 @@ func (a *approval) print(ctx context.Context, review *subresources.TemplateRevie
 		return printers.Document(out, a.output, review)
 	}
 	fmt.Fprintf(out, "Template: %s\nDigest:   %s\n", a.title(review), texts.OneLine(review.Digest))
+	switch {
+	case review.Source != nil:
+		fmt.Fprintf(out, "Source:   %s; imported by %s\n", templates.SourceText(review.Source), texts.OneLine(review.Source.Import))
+	case review.SourceReason != "":
+		fmt.Fprintf(out, "Source:   not known: %s\n", texts.OneLine(review.SourceReason))
+	}
 	switch approved := review.Approval; {
 	case review.Approved && approved != nil:
-		fmt.Fprintf(out, "Approved: by %s at %s\n", texts.OneLine(approved.ApprovedBy), approved.ApprovedAt.UTC().Format("2006-01-02 15:04"))
+		fmt.Fprintf(out, "Approved: by %s at %s%s\n", texts.OneLine(approved.ApprovedBy), approved.ApprovedAt.UTC().Format("2006-01-02 15:04"), approvedSource(approved.Source, review.Source))
 	case approved != nil && approved.Digest != review.Digest:
 		fmt.Fprintf(out, "Approved: no; %s approved another digest at %s\n", texts.OneLine(approved.ApprovedBy), approved.ApprovedAt.UTC().Format("2006-01-02 15:04"))
 	case review.Reason != "":
@@ -217,6 +230,17 @@ func (a *approval) print(ctx context.Context, review *subresources.TemplateRevie
 		rows[i] = []string{texts.OneLine(review.Uncovered[i].Path), texts.OneLine(review.Uncovered[i].Reason)}
 	}
 	return printers.Rows(out, printers.Kubectl, rows)
+}
+
+// approvedSource says of which source an approval is, if the present one is another or is not known any more.
+func approvedSource(approved, now *v1beta1.TemplateSource) string {
+	switch {
+	case approved == nil && now != nil:
+		return ", without a source"
+	case approved == nil, now != nil && *approved == *now:
+		return ""
+	}
+	return ", from " + templates.SourceText(approved)
 }
 
 func (a *approval) title(review *subresources.TemplateReview) string {

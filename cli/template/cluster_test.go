@@ -176,6 +176,12 @@ const (
 	review = `{"apiVersion":"subresources.template.kubevirt.io/v1beta1","kind":"TemplateReview","templateRef":{"namespace":"templates","name":"fedora"},"digest":"sha256:aaaa","approved":false`
 	// uncovered is a review with everything.
 	uncovered = review + `,"approval":{"digest":"sha256:old","approvedBy":"ann","approvedAt":"2026-05-01T10:00:00Z"},"uncovered":[{"path":"spec.virtualMachine.spec.instancetype","reason":"it has no revisionName"}],"objectParameters":["EXTRA"]}`
+	// artifact is the source of an imported template, and imported a review with it.
+	artifact = `"source":{"kind":"oci","reference":"oci://registry.example.com/db:1","digest":"sha256:cccc","verified":true,"signer":"key 1 of registry.example.com","import":"db"}`
+	imported = review + `,` + artifact + `}`
+	// fromArtifact describes it.
+	fromArtifact = "oci://registry.example.com/db:1@sha256:cccc, signature verified: key 1 of registry.example.com, verified before the import"
+	approvedAt   = `"approval":{"digest":"sha256:aaaa","approvedBy":"ann","approvedAt":"2026-05-01T10:00:00Z"`
 )
 
 func TestApprove(t *testing.T) {
@@ -204,6 +210,30 @@ func TestApprove(t *testing.T) {
 			0, "Approved: no; the approval does not count: it has no signature\n", "approved the template templates/fedora\n", `{"digest":"sha256:aaaa"}`,
 		},
 		"it has changed": {"", review + "}", answer{409, conflict}, []string{"-y"}, 1, shown, "error: the template has changed since the review: review it again: approve: the digest is sha256:bbbb\n", `{"digest":"sha256:aaaa"}`},
+		"imported": {
+			"", imported,
+			answer{201, strings.Replace(imported, "false", "true", 1)[:len(imported)-2] + `,` + approvedAt + `,` + artifact + `}}`},
+			[]string{"-y"},
+			0, "Digest:   sha256:aaaa\nSource:   " + fromArtifact + "; imported by db\nApproved: no\n", "approved the template templates/fedora from " + fromArtifact + "\n", `{"digest":"sha256:aaaa"}`,
+		},
+		"changed after the import": {
+			"", review + `,"sourceReason":"the template was changed after the import db created it",` + strings.Replace(approvedAt, "aaaa", "old", 1) + `,` + artifact + `}}`,
+			answer{201, review + `,` + approvedAt + `}}`},
+			[]string{"-y"},
+			0, "Source:   not known: the template was changed after the import db created it\nApproved: no; ann approved another digest", "approved the template templates/fedora\n", `{"digest":"sha256:aaaa"}`,
+		},
+		"approved, and the import is gone": {
+			"", strings.Replace(review, "false", "true", 1) + `,"sourceReason":"the import db does not exist any more",` + approvedAt + `,` + artifact + `}}`,
+			answer{},
+			nil, 0,
+			"Approved: by ann at 2026-05-01 10:00, from " + fromArtifact + "\n", "the template templates/fedora is approved already\n", "",
+		},
+		"approved without the source": {
+			"", strings.Replace(imported, "false", "true", 1)[:len(imported)-2] + `,` + approvedAt + `}}`,
+			answer{},
+			nil, 0,
+			"Approved: by ann at 2026-05-01 10:00, without a source\n", "the template templates/fedora is approved already\n", "",
+		},
 		"as JSON":        {"", uncovered, answer{}, []string{"--review", "-o", "json"}, 0, `"digest": "sha256:aaaa"`, "", ""},
 		"a long message": {"", "", answer{}, []string{"--message", strings.Repeat("a", 1025)}, 2, "", "error: --message: must have at most 1024 bytes, and has 1025\n", ""},
 	} {
@@ -294,6 +324,17 @@ func TestList(t *testing.T) {
 	}
 	const table = "NAME READY APPROVED REQUIRED DESCRIPTION fedora True True NAME rhel False (VolumeMissing) False (changed) NAME win Unknown False NAME"
 	if got := newScripted(t, page()).call(t, "", "list"); got.Code != 0 || strings.Join(strings.Fields(got.Out), " ") != table {
+		t.Errorf("code %d, output:\n%s\nerrors %s", got.Code, got.Out, got.ErrOut)
+	}
+	sourced := func(change func(*v1beta1.VirtualMachineTemplate)) func(*v1beta1.VirtualMachineTemplate) {
+		return func(template *v1beta1.VirtualMachineTemplate) {
+			change(template)
+			template.Status.Approval.Source = &v1beta1.TemplateSource{Kind: v1beta1.SourceHTTP, Reference: "https://example.com/db.ova", Import: "db"}
+		}
+	}
+	const wide = "NAME READY APPROVED REQUIRED DESCRIPTION SOURCE fedora True True NAME https://example.com/db.ova, not verified before the import rhel False (VolumeMissing) False (changed) NAME -"
+	three := map[string][]answer{"GET " + templatePath: {listOf("", templateObject(t, "fedora", sourced(approved(false))), templateObject(t, "rhel", sourced(approved(true))))}}
+	if got := newScripted(t, three).call(t, "", "list", "-o", "wide"); got.Code != 0 || strings.Join(strings.Fields(got.Out), " ") != wide {
 		t.Errorf("code %d, output:\n%s\nerrors %s", got.Code, got.Out, got.ErrOut)
 	}
 	if got := newScripted(t, page()).call(t, "", "list", "-o", "name"); !strings.HasSuffix(got.Out, "virtualmachinetemplate.template.kubevirt.io/win\n") || strings.Count(got.Out, "\n") != 3 {

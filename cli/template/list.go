@@ -43,7 +43,7 @@ func newList(program options.Program) *cobra.Command {
 		Long: `List the templates, and whether they are ready and approved.
 
 A template is approved if its digest is the approved one, and if Virtward signed the approval: an edit ends it. The table names the parameters that need
-a value.
+a value. The output wide has the source of approved templates that were imported.
 
 With --from, it lists the OCI artifacts of a repository of a registry instead, and needs no cluster.`,
 		Example: program.Examples(`  # List the templates of all namespaces
@@ -60,6 +60,9 @@ With --from, it lists the OCI artifacts of a repository of a registry instead, a
 			}
 			if l.from != "" && (l.all || l.selector != "" || cmd.Flags().Changed("namespace")) {
 				return options.Usagef("--from lists artifacts of a registry, which have no namespace and no labels%s", options.SeeHelp(cmd))
+			}
+			if l.from != "" {
+				return options.OneOf("output", l.output, artifacts.ListOutputs())
 			}
 			return options.OneOf("output", l.output, outputs)
 		},
@@ -107,14 +110,14 @@ func (l *listing) run(ctx context.Context) error {
 }
 
 func (l *listing) print(list *unstructured.UnstructuredList, namespace string) error {
-	if len(list.Items) == 0 && l.output == printers.Table {
+	if len(list.Items) == 0 && (l.output == printers.Table || l.output == printers.Wide) {
 		fmt.Fprintf(l.program.Streams.ErrOut, "No templates found in %s.\n", cmp.Or(namespace, "any namespace"))
 		return nil
 	}
 	all := make([]listed, len(list.Items))
 	for i := range list.Items {
 		all[i].object = &list.Items[i]
-		if l.output != printers.Table {
+		if l.output != printers.Table && l.output != printers.Wide {
 			continue
 		}
 		var err error
@@ -135,11 +138,12 @@ type listed struct {
 // printer prints templates.
 func (l *listing) printer() *printers.Printer[listed] {
 	return &printers.Printer[listed]{
-		Columns: []string{"NAMESPACE", "NAME", "READY", "APPROVED", "REQUIRED", "DESCRIPTION"},
+		Columns: []string{"NAMESPACE", "NAME", "READY", "APPROVED", "REQUIRED", "DESCRIPTION", "SOURCE"},
+		Wide:    1,
 		Row: func(of *listed) []string {
 			t := of.template
 			description := texts.OneLine(texts.Shorten(t.Annotations["description"], maxValue))
-			return []string{t.Namespace, t.Name, readyOf(t), approvedOf(t), requiredOf(t), description}
+			return []string{t.Namespace, t.Name, readyOf(t), approvedOf(t), requiredOf(t), description, sourceOf(t)}
 		},
 		Namespaced: true, AllNamespaces: l.all,
 		Name: func(of *listed) string {
@@ -194,6 +198,14 @@ func approvedOf(template *v1beta1.VirtualMachineTemplate) string {
 		return texts.OneLine("False (" + c.Reason + ")")
 	}
 	return "True"
+}
+
+// sourceOf is the source that an approval names, if it is for the spec as it is.
+func sourceOf(template *v1beta1.VirtualMachineTemplate) string {
+	if approval := template.Status.Approval; approval != nil && approval.Source != nil && approvedOf(template) == "True" {
+		return templates.SourceText(approval.Source)
+	}
+	return "-"
 }
 
 // requiredOf are the parameters without a value.

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/apiserver"
@@ -138,6 +140,16 @@ func (w *Wire) Template(_ context.Context, namespace, name string) (*v1beta1.Vir
 // Namespace implements apiserver.Cluster: no namespace of the cases is approved-only.
 func (w *Wire) Namespace(_ context.Context, name string) (*corev1.Namespace, error) {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+// Import implements apiserver.Cluster. virt-template has no imports.
+func (w *Wire) Import(_ context.Context, _, name string) (*v1beta1.VirtualMachineTemplateImport, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{Group: "template.kubevirt.io", Resource: "virtualmachinetemplateimports"}, name)
+}
+
+// GuardedSince implements apiserver.Cluster. The cases have no imports.
+func (w *Wire) GuardedSince(context.Context, *admissionpolicies.Guard) (time.Time, error) {
+	return time.Time{}, nil
 }
 
 // Templates implements apiserver.Cluster. No request lists templates.

@@ -7,7 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/test/kills"
 )
 
@@ -52,11 +55,23 @@ func (k *killed) converges(t *testing.T, also ...func(*testing.T, *cluster)) {
 				if diff := cmp.Diff(k.want, c.left(t)); diff != "" || c.completed(t).Status != metav1.ConditionTrue {
 					t.Errorf("%+v; left (-want +got):\n%s", c.completed(t), diff)
 				}
+				c.knowsTemplate(t)
 				for _, check := range also {
 					check(t, c)
 				}
 			})
 		}
+	}
+}
+
+// knowsTemplate holds that the status has the digest of the template that exists, which approvals compare.
+func (c *cluster) knowsTemplate(t *testing.T) {
+	t.Helper()
+	stored, template := c.stored(t), &v1beta1.VirtualMachineTemplate{}
+	must(t, c.server.Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: stored.Status.TemplateRef.Name}, template))
+	source, why := templates.SourceOf(template, stored)
+	if source == nil || source.Import != stored.Name || source.Digest != stored.Status.Source.Digest {
+		t.Errorf("the source is %+v: %s; the status %+v", source, why, stored.Status.Source)
 	}
 }
 

@@ -53,6 +53,7 @@ func statusOf(o *observed, p *progress) *v1beta1.VirtualMachineTemplateImportSta
 			status.Source = &v1beta1.ImportedSource{
 				Size: f.Origin.Size, File: texts.ShortenCharacters(f.Origin.File, v1beta1.MaxImportNote), Digest: f.Origin.Digest,
 				Signer: texts.ShortenCharacters(f.Origin.Signer, v1beta1.MaxImportNote), Validator: f.Origin.Validator, Plan: f.Outcome.Plan,
+				TemplateDigest: f.Outcome.TemplateDigest,
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/appliance"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -34,6 +35,8 @@ type Outcome struct {
 	Warnings, Rejections []string
 	// Plan is the digest of the disks and of the template: it is equal as long as the descriptor and the options are.
 	Plan string
+	// TemplateDigest is that of the spec of the template: see templates.SpecDigest. It is empty for one that makes no virtual machine.
+	TemplateDigest string
 }
 
 // Disk is a disk or a CD that is imported into a DataVolume.
@@ -247,6 +250,7 @@ func (o *Outcome) seal() error {
 	sum.Write(spec)
 	sum.Write(disks)
 	o.Plan = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	o.TemplateDigest, _ = templates.SpecDigest(&o.Template.Spec) // a template without one cannot be approved
 	return nil
 }
 

@@ -260,7 +260,7 @@ func VolumeSize(size int64) int64 { return max(1, (size+mebibyte-1)/mebibyte) * 
 // TemplateOf is the template of an import as it is created.
 func TemplateOf(of *v1beta1.VirtualMachineTemplateImport, outcome *Outcome) *v1beta1.VirtualMachineTemplate {
 	return &v1beta1.VirtualMachineTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: TemplateName(of), Labels: Servers.Labels(of.UID)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: TemplateName(of), Labels: Servers.Labels(of.UID), Annotations: map[string]string{v1beta1.AnnotationImport: of.Name}},
 		Spec:       outcome.Template.Spec,
 	}
 }

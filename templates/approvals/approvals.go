@@ -27,8 +27,25 @@ var (
 // timeFormat is that of the API: seconds, in UTC.
 const timeFormat = "2006-01-02T15:04:05Z"
 
-// version begins a signature: VERSION.SEQUENCE.MAC.
-const version = "v1"
+// The versions begin a signature: VERSION.SEQUENCE.MAC. What is signed depends on the version. An approval without a source has the
+// first one, so that approvals of earlier releases stay valid, and that these releases accept it.
+const (
+	withoutSource = "v1"
+	withSource    = "v2"
+)
+
+// versionOf is the only version that an approval can have. So a source that is added, and one that is removed, makes the signature invalid.
+func versionOf(approval *v1beta1.TemplateApproval) string {
+	if approval.Source == nil {
+		return withoutSource
+	}
+	return withSource
+}
+
+// signatureOf is a signature of an approval.
+func signatureOf(key []byte, template types.UID, approval *v1beta1.TemplateApproval, sequence uint64) string {
+	return versionOf(approval) + "." + strconv.FormatUint(sequence, 10) + "." + sum(key, template, approval, sequence)
+}
 
 // Sign signs an approval of the template with a UID. End the approvals before it first: the signature is of the time after
 // that.
@@ -36,7 +53,7 @@ func (k *Keyring) Sign(template types.UID, approval *v1beta1.TemplateApproval) (
 	if k.Empty() {
 		return "", errors.New("there is no key")
 	}
-	return version + "." + strconv.FormatUint(k.sequence, 10) + "." + sum(k.newest().secret, template, approval, k.sequence), nil
+	return signatureOf(k.newest().secret, template, approval, k.sequence), nil
 }
 
 // Verify returns nil if an approval of the template with a UID counts. It does not compare the digest with that of the
@@ -45,7 +62,7 @@ func (k *Keyring) Verify(template types.UID, approval *v1beta1.TemplateApproval)
 	if approval.Signature == "" {
 		return ErrUnsigned
 	}
-	sequence, mac, ok := parseSignature(approval.Signature)
+	sequence, mac, ok := parseSignature(approval)
 	if !ok {
 		return ErrSignature
 	}
@@ -70,18 +87,18 @@ func (k *Keyring) Renew(template types.UID, approval *v1beta1.TemplateApproval) 
 	if k.Verify(template, approval) != nil {
 		return "", false
 	}
-	sequence, mac, _ := parseSignature(approval.Signature)
-	want := sum(k.newest().secret, template, approval, sequence)
-	if hmac.Equal([]byte(want), []byte(mac)) {
+	sequence, _, _ := parseSignature(approval)
+	want := signatureOf(k.newest().secret, template, approval, sequence)
+	if hmac.Equal([]byte(want), []byte(approval.Signature)) {
 		return "", false
 	}
-	return version + "." + strconv.FormatUint(sequence, 10) + "." + want, true
+	return want, true
 }
 
-// parseSignature returns the parts of a signature.
-func parseSignature(signature string) (sequence uint64, mac string, ok bool) {
-	parts := strings.Split(signature, ".")
-	if len(parts) != 3 || parts[0] != version {
+// parseSignature returns the parts of the signature of an approval, if it has the version of the approval.
+func parseSignature(approval *v1beta1.TemplateApproval) (sequence uint64, mac string, ok bool) {
+	parts := strings.Split(approval.Signature, ".")
+	if len(parts) != 3 || parts[0] != versionOf(approval) {
 		return 0, "", false
 	}
 	sequence, err := strconv.ParseUint(parts[1], 10, 64)
@@ -90,11 +107,15 @@ func parseSignature(signature string) (sequence uint64, mac string, ok bool) {
 
 // sum is the HMAC of an approval. The length before each part keeps the parts separate.
 func sum(key []byte, template types.UID, approval *v1beta1.TemplateApproval, sequence uint64) string {
-	mac := hmac.New(sha256.New, key)
-	for _, part := range []string{
-		"virtward template approval " + version, string(template), approval.Digest, approval.ApprovedBy, approval.ApprovedAt.UTC().Format(timeFormat),
+	parts := []string{
+		"virtward template approval " + versionOf(approval), string(template), approval.Digest, approval.ApprovedBy, approval.ApprovedAt.UTC().Format(timeFormat),
 		approval.Message, strconv.FormatUint(sequence, 10),
-	} {
+	}
+	if s := approval.Source; s != nil {
+		parts = append(parts, string(s.Kind), s.Reference, s.Digest, strconv.FormatBool(s.Verified), s.Signer, s.Import)
+	}
+	mac := hmac.New(sha256.New, key)
+	for _, part := range parts {
 		_, _ = fmt.Fprintf(mac, "%d:%s,", len(part), part) // a hash returns no error
 	}
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))

@@ -37,9 +37,12 @@ func must(t *testing.T, err error) {
 }
 
 // approve ends the approvals before, and signs one as the server does.
-func approve(t *testing.T, keys *approvals.Keyring, template types.UID, by string) *v1beta1.TemplateApproval {
+func approve(t *testing.T, keys *approvals.Keyring, template types.UID, by string, from ...*v1beta1.TemplateSource) *v1beta1.TemplateApproval {
 	t.Helper()
 	approval := &v1beta1.TemplateApproval{Digest: "sha256:1", ApprovedBy: by, ApprovedAt: metav1.NewTime(time.Unix(1000, 0)), Message: "looks good"}
+	for _, source := range from {
+		approval.Source = source.DeepCopy()
+	}
 	keys.End(template)
 	var err error
 	approval.Signature, err = keys.Sign(template, approval)
@@ -79,6 +82,69 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
+}
+
+// artifact is the source of an imported template.
+var artifact = &v1beta1.TemplateSource{
+	Kind: v1beta1.SourceOCI, Reference: "oci://registry.example.com/db:1", Digest: "sha256:2", Verified: true, Signer: "key 1 of registry.example.com", Import: "db",
+}
+
+// TestVerifySource holds that a source is signed: each of its fields, and whether there is one.
+func TestVerifySource(t *testing.T) {
+	keys := keyring(t, "k")
+	signed, bare := approve(t, keys, "a", "ann", artifact), approve(t, keys, "b", "ann")
+	if !strings.HasPrefix(signed.Signature, "v2.") || !strings.HasPrefix(bare.Signature, "v1.") {
+		t.Errorf("signed %s and %s", signed.Signature, bare.Signature)
+	}
+	must(t, keys.Verify("a", signed))
+	must(t, keys.Verify("b", bare))
+	for name, change := range map[string]func(*v1beta1.TemplateApproval){
+		"no source":                  func(a *v1beta1.TemplateApproval) { a.Source = nil },
+		"no source, and its version": func(a *v1beta1.TemplateApproval) { a.Source = nil; a.Signature = "v1" + a.Signature[2:] },
+		"the version without one":    func(a *v1beta1.TemplateApproval) { a.Signature = "v1" + a.Signature[2:] },
+		"another kind":               func(a *v1beta1.TemplateApproval) { a.Source.Kind = v1beta1.SourceHTTP },
+		"another reference":          func(a *v1beta1.TemplateApproval) { a.Source.Reference += "0" },
+		"another digest":             func(a *v1beta1.TemplateApproval) { a.Source.Digest = "sha256:3" },
+		"not verified":               func(a *v1beta1.TemplateApproval) { a.Source.Verified = false },
+		"another signer":             func(a *v1beta1.TemplateApproval) { a.Source.Signer = "" },
+		"another import":             func(a *v1beta1.TemplateApproval) { a.Source.Import = "other" },
+		"a part moved": func(a *v1beta1.TemplateApproval) {
+			a.Source.Reference, a.Source.Digest = "", a.Source.Reference+a.Source.Digest
+		},
+		"another spec, the same source": func(a *v1beta1.TemplateApproval) { a.Digest = "sha256:9" },
+	} {
+		changed := signed.DeepCopy()
+		change(changed)
+		if err := keys.Verify("a", changed); !errors.Is(err, approvals.ErrSignature) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, version := range map[string]string{"its version": "v1", "that of a source": "v2"} {
+		added := bare.DeepCopy()
+		added.Source, added.Signature = artifact.DeepCopy(), version+added.Signature[2:]
+		if err := keys.Verify("b", added); !errors.Is(err, approvals.ErrSignature) {
+			t.Errorf("a source that is added, with %s: %v", name, err)
+		}
+	}
+	must(t, keys.Add(secret("l")))
+	signature, renewed := keys.Renew("a", signed)
+	if !renewed || !strings.HasPrefix(signature, "v2.") {
+		t.Errorf("renewed %t: %s", renewed, signature)
+	}
+	signed.Signature = signature
+	keys.DropOld()
+	must(t, keys.Verify("a", signed))
+	if _, renewed := keys.Renew("a", signed); renewed {
+		t.Error("renewed twice")
+	}
+}
+
+// TestVerifyEarlier holds that the signature of a release that signed no sources is valid: of key 1, which has 32 bytes k, for the number 1.
+func TestVerifyEarlier(t *testing.T) {
+	keys := keyring(t, "k")
+	earlier := approve(t, keys, "a", "ann")
+	earlier.Signature = "v1.1.vQDjc1rEYAvFyrkpib445lZvI6AneB2aaoZsUA7L7E8"
+	must(t, keys.Verify("a", earlier))
 }
 
 // TestEnded holds that a copy of an approval does not count after it was revoked or replaced, whatever the template is.

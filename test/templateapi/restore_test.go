@@ -109,7 +109,7 @@ func (f *fixture) object(text string) *unstructured.Unstructured {
 // Virtward's webhooks and guards, and the garbage collector, run all the time.
 func TestRestoreCheck(t *testing.T) {
 	t.Parallel()
-	f := start(t, map[string]any{})
+	f := start(t, map[string]any{"imports": map[string]any{"enabled": true}})
 	f.namespaces("images")
 	f.ensure(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "strict", Labels: map[string]string{v1beta1.ApprovedOnlyLabel: "true"}, Annotations: map[string]string{v1beta1.TrustedNamespacesAnnotation: "images"},
@@ -121,6 +121,11 @@ func TestRestoreCheck(t *testing.T) {
 		if name != "bare" {
 			f.approve(f.Config(), "images", name)
 		}
+	}
+	i := importsOf(f)
+	i.complete("images", "sourced", plain)
+	if review := f.approve(f.Config(), "images", "sourced"); review.Approval.Source == nil {
+		t.Errorf("no source: %+v", review)
 	}
 	template := func(name string) *unstructured.Unstructured {
 		return f.object(`{"apiVersion":"template.kubevirt.io/v1beta1","kind":"VirtualMachineTemplate","metadata":{"namespace":"images","name":"` + name + `"}}`)
@@ -211,7 +216,7 @@ func TestRestoreCheck(t *testing.T) {
 	}
 
 	want := map[string]string{
-		"same": "SameDigest", "again": "SameDigest", "changed": "Changed", "forged": "Changed", "lost": "Gone", "owned": "Gone", "edited": "Ended", "exempted": "Valid", "exempted-then": "Gone",
+		"same": "SameDigest", "again": "SameDigest", "sourced": "SameDigest", "changed": "Changed", "forged": "Changed", "lost": "Gone", "owned": "Gone", "edited": "Ended", "exempted": "Valid", "exempted-then": "Gone",
 	}
 	for _, from := range []string{folder, archive} {
 		await.Until(t, func() error { // the controller writes the status of the exception
@@ -231,17 +236,20 @@ func TestRestoreCheck(t *testing.T) {
 		t.Errorf("a user without rights: code %d, %v\n%s", code, states, said)
 	}
 
-	states, said, code := f.check(f.Kubeconfig(), "--from", archive, "--approve", "images/same", "--approve", "images/changed", "--approve", "images/forged", "--approve", "images/bare")
+	states, said, code := f.check(f.Kubeconfig(), "--from", archive, "--approve", "images/same", "--approve", "images/sourced", "--approve", "images/changed", "--approve", "images/forged", "--approve", "images/bare")
 	for _, name := range []string{"changed", "forged"} {
 		if text := "images/" + name + ": it is Changed, and only SameDigest can be approved again"; !strings.Contains(said, text) {
 			t.Errorf("it does not say %q, but:\n%s", text, said)
 		}
 	}
-	want["same"] = "Valid"
+	want["same"], want["sourced"] = "Valid", "Valid"
 	if diff := cmp.Diff(want, states); diff != "" || code != 1 || !strings.Contains(said, "images/bare: the backup has no approved template of this name") {
 		t.Errorf("code %d, (-want +got):\n%s\n%s", code, diff, said)
 	}
-	for name, approved := range map[string]bool{"same": true, "again": false, "changed": false, "forged": false, "edited": false, "bare": false} {
+	if approval := f.read("images", "sourced").Status.Approval; approval == nil || approval.Source != nil {
+		t.Errorf("the restored template has the approval %+v", approval)
+	}
+	for name, approved := range map[string]bool{"same": true, "sourced": true, "again": false, "changed": false, "forged": false, "edited": false, "bare": false} {
 		options := named("from-" + name)
 		options.TargetNamespace = "strict"
 		_, err := f.post(f.Config(), "images", name, "create", options, "")

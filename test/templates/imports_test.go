@@ -249,6 +249,7 @@ func (i *importing) imports(t *testing.T) {
 		t.Errorf("got the status %+v", s)
 	}
 	i.compare(t, i.appliances.Disk("harbour-disk-1"))
+	i.approved(t, "harbour", fmt.Sprintf("%s, digest sha256:%x, verified before the import", i.url, sha256.Sum256(i.file)))
 	template := &v1beta1.VirtualMachineTemplate{}
 	must(t, i.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: made.Status.TemplateRef.Name}, template))
 	rendered, findings := templates.Render(&template.Spec, nil, templates.Options{Random: rand.New(rand.NewPCG(1, 2))}) //nolint:gosec // a test
@@ -280,6 +281,26 @@ func (i *importing) imports(t *testing.T) {
 	must(t, i.Client().Delete(t.Context(), made))
 	i.gone(t, made)
 	must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(template), template))
+}
+
+// approved holds that the review and the approval of a template name the source that was read.
+func (i *importing) approved(t *testing.T, name, from string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), i.Binary("kubectl-virtward"), "template", "approve", name, "-n", catalogue, "--yes")
+	command.Env = []string{"KUBECONFIG=" + i.Kubeconfig(), "HOME=" + t.TempDir()}
+	var out, errs bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errs
+	if err := command.Run(); err != nil {
+		t.Fatalf("%v\n%s%s", err, &out, &errs)
+	}
+	if !strings.Contains(out.String(), "Source:   "+from+"; imported by "+name+"\n") || !strings.Contains(errs.String(), "approved the template catalogue/"+name+" from "+from+"\n") {
+		t.Errorf("want %s; got:\n%s%s", from, &out, &errs)
+	}
+	template := &v1beta1.VirtualMachineTemplate{}
+	must(t, i.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: name}, template))
+	if a := template.Status.Approval; a == nil || a.Source == nil || templates.SourceText(a.Source) != from || !meta.IsStatusConditionTrue(template.Status.Conditions, v1beta1.TemplateApproved) {
+		t.Errorf("got the status %+v", template.Status)
+	}
 }
 
 // shop is a template of a registry whose virtual machines clone a disk.
@@ -322,6 +343,7 @@ func (i *importing) artifact(t *testing.T) {
 	if s := made.Status; !s.Source.Verified || s.Source.Digest != index.Digest.String() || len(s.Disks) != 1 || s.Disks[0].Name != "shop-root" || s.Disks[0].Size != int64(len(i.content)) {
 		t.Errorf("got the status %+v, %+v", s, s.Source)
 	}
+	i.approved(t, "shop", reference+"@"+index.Digest.String()+", verified before the import")
 	if !bytes.Equal(i.appliances.Disk("shop-root"), i.content) {
 		t.Errorf("the disk has other bytes: %d", len(i.appliances.Disk("shop-root")))
 	}

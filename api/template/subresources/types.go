@@ -157,6 +157,17 @@ type TemplateReview struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
+	// Where the template comes from, if an import created it and its spec
+	// has not changed since. An approval has it too.
+	//
+	// +optional
+	Source *v1beta1.TemplateSource `json:"source,omitempty"`
+
+	// Why the source is not known.
+	//
+	// +optional
+	SourceReason string `json:"sourceReason,omitempty"`
+
 	// What an approval does not cover: what the template refers to and others
 	// can change.
 	//

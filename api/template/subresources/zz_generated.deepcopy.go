@@ -157,6 +157,11 @@ func (in *TemplateReview) DeepCopyInto(out *TemplateReview) {
 		*out = new(v1beta1.TemplateApproval)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Source != nil {
+		in, out := &in.Source, &out.Source
+		*out = new(v1beta1.TemplateSource)
+		**out = **in
+	}
 	if in.Uncovered != nil {
 		in, out := &in.Uncovered, &out.Uncovered
 		*out = make([]Uncovered, len(*in))

@@ -4,6 +4,9 @@ package v1beta1
 const (
 	// LabelImportUID has the UID of the import that an object was created for.
 	LabelImportUID = "template.virtward.io/import-uid"
+	// AnnotationImport has the name of the import that a template was created for. Every user who can write the template can change
+	// it: it says where to look, and decides nothing.
+	AnnotationImport = "template.virtward.io/import"
 	// FinalizerImport is on an import while it has objects that the garbage collector does not delete.
 	FinalizerImport = "template.virtward.io/import"
 )

@@ -258,6 +258,12 @@ type TemplateApproval struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
+	// Where the approved spec comes from, if an import created the template
+	// and its spec has not changed since. It is signed too.
+	//
+	// +optional
+	Source *TemplateSource `json:"source,omitempty"`
+
 	// The signature of Virtward's API server for this approval of this
 	// template. An approval without a valid one does not count.
 	//
@@ -265,6 +271,61 @@ type TemplateApproval struct {
 	// +kubebuilder:validation:MaxLength=128
 	Signature string `json:"signature,omitempty"`
 }
+
+// MaxSourceReference bounds the reference of a source, in characters.
+const MaxSourceReference = 2048
+
+// TemplateSource is where an imported template comes from.
+type TemplateSource struct {
+	// The kind of the source: http, oci or pvc.
+	//
+	// +kubebuilder:validation:Enum=http;oci;pvc
+	Kind SourceKind `json:"kind"`
+
+	// The URL without a user, a query and a fragment, the reference of the
+	// artifact, or the claim and the path of the file in it: CLAIM/PATH.
+	//
+	// +kubebuilder:validation:MaxLength=2048
+	Reference string `json:"reference"`
+
+	// The digest of the file, if Virtward read all of it, or of what the
+	// reference of an artifact named: sha256:HEX.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=71
+	Digest string `json:"digest,omitempty"`
+
+	// Whether Virtward read the whole file in its own process before the
+	// import, and compared it with the checksum, the manifest and the digests
+	// of layers.
+	//
+	// +optional
+	Verified bool `json:"verified,omitempty"`
+
+	// Who signed the artifact, if an admin requires a signature.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Signer string `json:"signer,omitempty"`
+
+	// The name of the VirtualMachineTemplateImport.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	Import string `json:"import"`
+}
+
+// SourceKind is the kind of the source of a template.
+type SourceKind string
+
+// The kinds of sources.
+const (
+	// SourceHTTP is a file on a web server.
+	SourceHTTP SourceKind = "http"
+	// SourceOCI is an artifact of a registry.
+	SourceOCI SourceKind = "oci"
+	// SourcePVC is a file of a claim.
+	SourcePVC SourceKind = "pvc"
+)
 
 // TemplateVolume is a volume that a template depends on.
 type TemplateVolume struct {

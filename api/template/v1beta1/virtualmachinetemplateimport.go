@@ -434,6 +434,13 @@ type ImportedSource struct {
 	// +kubebuilder:validation:MaxLength=128
 	Plan string `json:"plan"`
 
+	// The SHA-256 digest of the spec of the template that Virtward creates. An
+	// approval names the source only of a template that still has it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=71
+	TemplateDigest string `json:"templateDigest,omitempty"`
+
 	// Whether Virtward has read the whole file in its own process, and
 	// compared it with the checksum, the manifest and the digests of layers.
 	//
