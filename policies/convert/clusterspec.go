@@ -69,6 +69,8 @@ type clusterRule struct {
 	Pods bool `json:"-"`
 	// Left says why a rule about pods of virtual machines is not one about virtual machines.
 	Left string `json:"-"`
+	// OfPods has what the expressions of a rule about pods read.
+	OfPods *celPods `json:"-"`
 }
 
 // clusterValidation is what a rule validates.

@@ -51,7 +51,7 @@ func (c *converter) constraint(i int, object *unstructured.Unstructured) {
 	o.part = "with the template " + template.GetName()
 	o.annotations = titled(template.GetAnnotations())
 	if code.source() != nil && o.pods {
-		c.leaveLauncher(i, object, notCELOfPods)
+		c.leaveLauncher(i, object, templateOfPods)
 		return
 	}
 	if code.source() == nil {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -36,11 +37,11 @@ const launcherLabel, launcherValue = v1.AppLabel, "virt-launcher"
 // The labels and the annotations of the pod of a virtual machine, in expressions.
 const labelsOfPod, annotationsOfPod = "pod.metadata.?labels.orValue({})", "pod.metadata.?annotations.orValue({})"
 
-// podsMoved is the note of a policy that was about pods, and notCELOfPods why one in CEL is left.
+// podsMoved is the note of a policy that was about pods, and templateOfPods why a constraint about pods is left.
 const (
 	podsMoved = "the original matches pods of virtual machines: here, pod is the one that KubeVirt creates, as it is before webhooks of " +
 		"others change it. Changes and deletions of pods are not evaluated"
-	notCELOfPods = "expressions in CEL are not rewritten"
+	templateOfPods = "the template is in CEL, and only those in Rego are rewritten"
 )
 
 // withoutLauncher returns what a selector requires beside the labels that all pods of virtual machines have, and only these. It is false
@@ -87,11 +88,14 @@ func (r *clusterRule) selectsLaunchers() bool {
 func (s *clusterSpec) moveLaunchers() {
 	for i := range s.Rules {
 		r := &s.Rules[i]
-		r.Pods, r.Left = false, "" // a file can have any key
+		r.Pods, r.Left, r.OfPods = false, "", nil // a file can have any key
 		if r.Validate == nil || !r.selectsLaunchers() {
 			continue
 		}
 		made, problem := r.ofMachines()
+		if len(s.WebhookConfiguration.MatchConditions) > 0 {
+			problem = cmp.Or(problem, "the matchConditions of its webhook select requests for pods")
+		}
 		if problem == "" {
 			problem = made.untranslated(s.ignores())
 		}
@@ -103,9 +107,6 @@ func (s *clusterSpec) moveLaunchers() {
 
 // untranslated says why a rule has no translation; empty if it has one.
 func (r *clusterRule) untranslated(ignores bool) string {
-	if r.Validate.CEL != nil {
-		return notCELOfPods
-	}
 	_, reason, problems := r.translate(ignores)
 	if reason != "" && problems == "" {
 		return because(reason)
@@ -121,6 +122,10 @@ func (r *clusterRule) ofMachines() (made *clusterRule, problem string) {
 		var exclude clusterMatch
 		exclude, problem = r.Exclude.ofMachines(true)
 		rule.Exclude = &exclude
+	}
+	rule.OfPods = &celPods{}
+	if err := rule.OfPods.rule(&rule); err != nil {
+		problem = cmp.Or(problem, err.Error())
 	}
 	return &rule, problem
 }
@@ -198,8 +203,8 @@ func selectedKeys(s *metav1.LabelSelector) []string {
 	return keys
 }
 
-// objectField is a field of the object in a variable, with the one around it.
-var objectField = regexp.MustCompile(`request\.object\.([A-Za-z]+\.[A-Za-z]+)`)
+// objectField is a field of the object in a variable or in an expression in CEL, with the one around it.
+var objectField = regexp.MustCompile(`\bobject\.([A-Za-z]+\.[A-Za-z]+)`)
 
 // launcherFields returns the fields that a rule reads: those of its patterns, and those in its variables.
 func (r *clusterRule) launcherFields() []string {
@@ -217,7 +222,7 @@ func (r *clusterRule) launcherFields() []string {
 		}
 	}
 	// What cannot be encoded cannot be read.
-	content, _ := json.Marshal([]any{r.Validate.Deny, r.Validate.ForEach, r.Preconditions, r.Context})
+	content, _ := json.Marshal([]any{r.Validate.Deny, r.Validate.ForEach, r.Validate.CEL, r.Preconditions, r.CELPreconditions, r.Context})
 	for _, found := range objectField.FindAllSubmatch(content, -1) {
 		all = append(all, string(found[1]))
 	}

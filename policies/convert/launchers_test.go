@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,6 +56,22 @@ func TestLaunchers(t *testing.T) {
 		{
 			"a loop", "", "validate: {foreach: [{list: request.object.spec.containers, deny: {conditions: {all: [{key: \"{{ element.name }}\", operator: Equals, value: x}]}}}]}",
 			`!pod.spec.containers.exists(c, c.name == "x")`, "",
+		},
+		{
+			"expressions", "", "validate: {cel: {expressions: [{expression: \"object.spec.nodeSelector[?'zone'].orValue('') == 'a'\"}]}}",
+			"pod.spec.nodeSelector[?'zone'].orValue('') == 'a'", "spec.nodeSelector",
+		},
+		{
+			"an expression about a field with a default", "", "validate: {cel: {expressions: [{expression: \"object . spec.schedulerName != 'a' || object.spec.dnsPolicy == 'None'\"}]}}",
+			`pod.spec.?schedulerName.orValue("default-scheduler") != 'a' || pod.spec.?dnsPolicy.orValue("ClusterFirst") == 'None'`, "",
+		},
+		{
+			"expressions about the namespace", "", "validate: {cel: {expressions: [{expression: \"object.metadata.namespace == 'a' || request.namespace == 'b'\"}]}}",
+			"request.namespace == 'a' || request.namespace == 'b'", "",
+		},
+		{
+			"expressions with macros", "", "validate: {cel: {expressions: [{expression: \"(object.spec.containers + object.spec.?initContainers.orValue([])).filter(c, c.name != 'a').all(c, !has(c.securityContext) || c.ports.map(p, p.hostPort).size() < 2)\"}]}}",
+			"(dyn(pod).spec.containers + dyn(pod).spec.?initContainers.orValue([])).filter(c, c.name != 'a').all(c, !has(c.securityContext) || c.ports.map(p, p.hostPort).size() < 2)", "",
 		},
 		{
 			"another label that only these pods have", "match: {any: [{resources: {kinds: [v1/Pod], selector: {matchExpressions: [{key: vm.kubevirt.io/name, operator: Exists}]}}}]}",
@@ -152,7 +169,6 @@ func TestLaunchersLeft(t *testing.T) {
 			"the user", "", "validate: {deny: {conditions: [{key: \"{{ request.userInfo.username }}\", operator: Equals, value: ann}]}}",
 			of + "deny.conditions.all[0]: request.userInfo.username is that of KubeVirt's request for the pod; write it for VirtualMachines",
 		},
-		{"expressions", "", "validate: {cel: {expressions: [{expression: 'true'}]}}", of + "expressions in CEL are not rewritten; write it for VirtualMachines"},
 		{
 			"users", selecting("subjects: [{kind: User, name: ann}], "), zone,
 			of + "its match names users, and KubeVirt creates all pods of virtual machines; write it for VirtualMachines, with spec.template.spec.nodeSelector for spec.nodeSelector",
@@ -186,6 +202,48 @@ func TestLaunchersLeft(t *testing.T) {
 		results = convert.Convert(environment(t), []*unstructured.Unstructured{launcherRules(t, rule, "{name: other, match: {any: [{resources: {kinds: [Pod]}}]}, "+c.rule+"}")}, effective.AlwaysSet())
 		if n := results[0].Notes[0]; results[0].Policy != nil || n.Reason != convert.NoVirtualMachine || n.Message != none+strings.Replace(c.want, "; it selects", "; the rule r selects", 1) {
 			t.Errorf("%s: with another rule: %q", c.name, n.Message)
+		}
+	}
+}
+
+// TestLauncherExpressionsLeft says why rules in CEL about pods of virtual machines are not rewritten.
+func TestLauncherExpressionsLeft(t *testing.T) {
+	const none = "it matches no VirtualMachine, VirtualMachineInstance or VirtualMachinePool; it selects pods of virtual machines, and is not rewritten: "
+	const image = "spec.containers[].image: it depends on the release of KubeVirt and on its registry"
+	for expression, want := range map[string]string{
+		"object.spec.containers.all(c, c.image == 'a')":                                      image,
+		"object.spec.containers[0].image == 'a'":                                             image,
+		"object.spec.containers.filter(c, c.name == 'a').exists(d, d.image == 'b')":          image,
+		"object.spec.containers.map(c, c).exists(d, d.image == 'b')":                         image,
+		"(true ? object.spec.containers : []).exists(d, d.image == 'b')":                     image,
+		"(object.spec.containers + object.spec.initContainers).exists(d, d['image'] == 'b')": image,
+		"variables.all.exists(d, d.image == 'b')":                                            image,
+		"object.spec.?containers.optMap(all, all[0].image == 'a').orValue(true)":             "it has optMap or optFlatMap, which Kyverno evaluates differently",
+		"dyn(object).spec.containers.exists(c, has(c.image))":                                image,
+		"object.spec.containers.exists(c, c == 'a')":                                         "it reads spec.containers[] as a whole",
+		"object.spec.containers == []":                                                       "it reads spec.containers as a whole",
+		"string(object) == ''":                                                               "it reads the whole pod",
+		"oldObject == null":                                                                  "it reads oldObject, which is not about the pod",
+		"request.operation == 'CREATE'":                                                      "request.operation is that of KubeVirt's request for the pod",
+		"request.userInfo.username == 'a'":                                                   "request.userInfo is that of KubeVirt's request for the pod",
+		"images.containers.all(i, true)":                                                     "it reads images, which is not about the pod",
+		"object.metadata.labels.all(k, k != '')":                                             "it reads all fields of metadata.labels",
+		"object.metadata.labels[request.namespace] == ''":                                    "it reads all fields of metadata.labels",
+		"request.namespace in object.metadata.labels":                                        "it reads all keys of metadata.labels",
+		"object.metadata.labels.size() > 1":                                                  "it reads metadata.labels as a whole",
+		"object.metadata.labels['kubevirt.io/created-by'] == ''":                             "metadata.labels.kubevirt.io/created-by: KubeVirt sets keys below kubevirt.io/ that have the UID of the instance or its node",
+		"object.spec.volumes.size() > 5":                                                     "the length of spec.volumes: the API server can add a volume with the token of the ServiceAccount",
+		"has(object.spec.schedulerName)":                                                     "it reads whether spec.schedulerName is set, and the API server always sets it",
+		"object.spec.containers.all(c, has(c.resources))":                                    "it reads whether spec.containers[].resources is set, and pods always have it",
+		"object.spec.domain == 1":                                                            "it reads spec.domain, and pods have no such field",
+		"object.spec.?schedulerName.orValue('') == ''":                                       "it reads spec.schedulerName indirectly: write object.spec.schedulerName",
+		"object.spec.containers.all(pod, object.spec.hostPID)":                               "it reads object where a macro declares pod: give the macro's variable another name",
+	} {
+		results := convert.Convert(environment(t), []*unstructured.Unstructured{launcherRules(t,
+			"{name: r, "+launcherMatch+", validate: {cel: {variables: [{name: all, expression: object.spec.containers}], expressions: [{expression: "+strconv.Quote(expression)+"}]}}}",
+		)}, effective.AlwaysSet())
+		if n := results[0].Notes[0]; results[0].Policy != nil || n.Reason != convert.NoVirtualMachine || !strings.HasPrefix(n.Message, none+want+"; write it for VirtualMachines") {
+			t.Errorf("%s: %q", expression, n.Message)
 		}
 	}
 }

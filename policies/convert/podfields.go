@@ -89,6 +89,7 @@ func podFields() []podField {
 			{path: "spec.dnsConfig.**"},
 			{path: "spec.dnsPolicy", byDefault: string(corev1.DNSClusterFirst), vm: template + "spec.dnsPolicy"},
 			{path: "spec.enableServiceLinks"},
+			{path: "spec.ephemeralContainers.**"}, // a new pod has none
 			{path: "spec.hostIPC"},
 			{path: "spec.hostNetwork"},
 			{path: "spec.hostPID"},

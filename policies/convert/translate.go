@@ -28,7 +28,7 @@ type translation struct {
 	patterns bool
 	// denies reports whether the rule was written as conditions, which are evaluated at deletions too.
 	denies bool
-	// written is what the rule was; nil for a rule in CEL.
+	// written is what the rule was; nil for a rule in CEL that is not about pods.
 	written *Written
 	notes   []string
 }
@@ -101,7 +101,11 @@ func (r *clusterRule) about(kind *apikinds.Machine) *Written {
 func (r *clusterRule) translate(ignores bool) (made *translation, reason, problems string) {
 	reason = r.reason()
 	if reason == "" {
-		return &translation{rule: r}, "", ""
+		made = &translation{rule: r}
+		if r.Pods {
+			made.written = r.OfPods.written(r)
+		}
+		return made, "", ""
 	}
 	read := newPatterns()
 	read.pods = r.Pods

@@ -2,6 +2,8 @@ package export
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -147,6 +149,49 @@ func WithoutVariable(text, variable, name string) (string, error) {
 	return changed, nil
 }
 
+// Renamed returns an expression that reads a name where it read another one. fields are fields of the first name that have another
+// expression, by their paths with dots. It fails if a macro declares a name that would be read.
+func Renamed(text, from, to string, fields map[string]string) (string, error) {
+	e, err := parseToday(text)
+	if err != nil {
+		return "", err
+	}
+	var changes []edit
+	for _, r := range e.reads {
+		if r.name != from {
+			continue
+		}
+		change := edit{r.start, r.stop, to}
+		for _, path := range slices.Sorted(maps.Keys(fields)) {
+			if stop := e.pathAfter(r.stop, strings.Split(path, ".")); stop > 0 {
+				change.stop, change.text = stop, fields[path]
+			}
+		}
+		name, _, _ := strings.Cut(change.text, ".")
+		if r.around.declares(name) {
+			return "", fmt.Errorf("it reads %s where a macro declares %s: give the macro's variable another name", from, name)
+		}
+		changes = append(changes, change)
+	}
+	changed := e.edited(changes)
+	if _, err := parseToday(changed); err != nil { // has(object.field) with another expression for the field
+		return "", err
+	}
+	return changed, nil
+}
+
+// pathAfter returns the position behind fields that follow a position, each with a dot; 0 if others follow.
+func (e *expression) pathAfter(at int, path []string) int {
+	for _, field := range path {
+		start := e.memberAfter(at)
+		at = start + len([]rune(field))
+		if start == 0 || !e.has(start, field) || at < len(e.text) && (unicode.IsLetter(e.text[at]) || unicode.IsDigit(e.text[at]) || e.text[at] == '_') {
+			return 0
+		}
+	}
+	return at
+}
+
 // Reads reports whether an expression reads a name that no macro declares.
 func Reads(text, name string) bool {
 	e, err := parseToday(text)
@@ -178,7 +223,7 @@ func WithoutMember(text, name, member string) (string, error) {
 	return e.edited(changes), nil
 }
 
-// Untyped returns an expression whose compiler does not know the types of the object and the old object, as in a native
+// Untyped returns an expression whose compiler does not know the types of the object, the old object and the pod, as in a native
 // policy.
 func Untyped(text string) (string, error) {
 	e, err := parseToday(text)
@@ -187,6 +232,7 @@ func Untyped(text string) (string, error) {
 	}
 	return e.rewritten(substitution{names: map[string]replacement{
 		nameObject: {"dyn(" + nameObject + ")", nameObject}, nameOldObject: {"dyn(" + nameOldObject + ")", nameOldObject},
+		namePod: {"dyn(" + namePod + ")", namePod},
 	}})
 }
 

@@ -39,3 +39,22 @@ func TestUntyped(t *testing.T) {
 		}
 	}
 }
+
+func TestRenamed(t *testing.T) {
+	fields := map[string]string{"metadata.namespace": "request.namespace", "spec.name": "pod.spec.?name.orValue('a')"}
+	for _, c := range []struct{ text, want string }{
+		{"object.spec.x && variables.object", "pod.spec.x && variables.object"},
+		{"object . metadata\n.namespace == 'a'", "request.namespace == 'a'"},
+		{"object.metadata.namespaces + object.spec.name2 + object.spec.name", "pod.metadata.namespaces + pod.spec.name2 + pod.spec.?name.orValue('a')"},
+		{"[1].all(object, object == 1) || 'object' == ''", "[1].all(object, object == 1) || 'object' == ''"},
+	} {
+		if got, err := export.Renamed(c.text, "object", "pod", fields); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v; want %q", c.text, got, err, c.want)
+		}
+	}
+	for _, text := range []string{"object.", "[1].all(pod, object.x)", "[1].all(request, object.metadata.namespace == '')", "has(object.spec.name)"} {
+		if got, err := export.Renamed(text, "object", "pod", fields); err == nil {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}

@@ -23,6 +23,7 @@ const (
 	nameVariables       = "variables"
 	nameAuthorizer      = "authorizer"
 	nameNamespaceObject = "namespaceObject"
+	namePod             = "pod"
 )
 
 // native are the names that a native policy has too.

@@ -61,6 +61,9 @@ type libraryPolicy struct {
 	Version                 string   `json:"version,omitempty"`
 	Libs                    []string `json:"libs,omitempty"`
 	Parameters              any      `json:"parameters,omitempty"`
+	// CEL are the expressions of a rule in CEL, and Variables its variables, which are sorted.
+	CEL       []string          `json:"cel,omitempty"`
+	Variables map[string]string `json:"variables,omitempty"`
 	// Kinds and Rule are a rule as it is. Selects are the labels of its match.
 	Kinds   []string          `json:"kinds,omitempty"`
 	Selects map[string]string `json:"selects,omitempty"`
@@ -149,9 +152,11 @@ func (p *libraryPolicy) rule(t testing.TB) map[string]any {
 		rule["context"] = longIn(t, p.Context)
 	}
 	deny := map[string]any{"conditions": p.anyAll()}
+	maps.Copy(rule, p.Rule)
 	switch {
+	case p.CEL != nil:
+		rule["validate"] = map[string]any{"message": "not permitted", "cel": p.expressions()}
 	case p.Rule != nil:
-		maps.Copy(rule, p.Rule)
 	case p.At != "":
 		rule["validate"] = map[string]any{"message": "not permitted", "pattern": patternAt(p.At, p.Is)}
 	case p.List != "":
@@ -181,6 +186,18 @@ func (p *libraryPolicy) rule(t testing.TB) map[string]any {
 		rule["validate"] = map[string]any{"message": "not permitted", "deny": deny}
 	}
 	return rule
+}
+
+// expressions writes the part of a rule in CEL.
+func (p *libraryPolicy) expressions() map[string]any {
+	var variables, expressions []any
+	for _, name := range slices.Sorted(maps.Keys(p.Variables)) {
+		variables = append(variables, map[string]any{"name": name, "expression": p.Variables[name]})
+	}
+	for _, expression := range p.CEL {
+		expressions = append(expressions, map[string]any{"expression": expression})
+	}
+	return map[string]any{"variables": variables, "expressions": expressions}
 }
 
 // nulls replaces the text null.
@@ -382,7 +399,7 @@ func TestLibrary(t *testing.T) {
 			} else {
 				passes++
 			}
-			if !same(answers.Answers[k], &found[k], p.List != "") {
+			if !same(answers.Answers[k], &found[k], p.List != "" || p.CEL != nil) {
 				t.Errorf("%s: %s: %c in the original, %s here", p.Name, found[k].Name, answers.Answers[k], found[k].Result)
 			}
 		}
