@@ -48,6 +48,8 @@ type Options struct {
 	Token string
 	// Client reads the URLs of the plan. It is nil if there are none.
 	Client *web.Client
+	// Staged is how far the copy of the plan is. It is nil if there is none.
+	Staged func() *transfer.StageStatus
 	// Registry is how the registry of the blobs of the plan is connected to. It is nil if there are none.
 	Registry *artifacts.Options
 	Log      logr.Logger
@@ -61,6 +63,7 @@ type Options struct {
 type Server struct {
 	origin    origin
 	volume    *transfer.Volume
+	staged    func() *transfer.StageStatus
 	token     transfer.Token
 	disks     []*disk
 	log       logr.Logger
@@ -127,9 +130,12 @@ func New(o Options) (*Server, error) {
 		return nil, errors.New("the plan has blobs, and there is no registry")
 	}
 	s := &Server{
-		volume: o.Plan.Volume,
+		volume: o.Plan.Volume, staged: o.Staged,
 		origin: origin{files: o.Plan.Files, volume: o.Plan.Volume, client: o.Client, registry: o.Registry}, token: token, log: o.Log, scrapes: o.Scrapes, metrics: m,
 		inspecting: make(chan struct{}, 1), places: make(chan struct{}, MaxAnswers), decompressions: make(chan struct{}, transfer.MaxDecompressed),
+	}
+	if o.Plan.Stage != nil {
+		s.volume = nil // it has no whole file
 	}
 	for i := range o.Plan.Disks {
 		p := &o.Plan.Disks[i]
@@ -157,7 +163,7 @@ func (s *Server) Route(r *http.Request) http.Handler {
 		return nil
 	}
 	switch r.URL.Path {
-	case "/status":
+	case transfer.PathStatus:
 		return http.HandlerFunc(s.serveStatus)
 	case "/metrics":
 		return s.scrapes
@@ -182,6 +188,9 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 // Status is what the server did until now.
 func (s *Server) Status() *transfer.Status {
 	all := &transfer.Status{Disks: make([]transfer.DiskStatus, len(s.disks))}
+	if s.staged != nil {
+		all.Stage = s.staged()
+	}
 	for i, d := range s.disks {
 		d.mu.Lock()
 		all.Disks[i] = d.status

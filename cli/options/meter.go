@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // meterPause is the time between two lines.
@@ -103,14 +105,4 @@ func (m *Meter) text(passed time.Duration) string {
 func (m *Meter) End() { m.line.End() }
 
 // Size is a number of bytes for people.
-func Size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", value, units[unit])
-}
+func Size(n int64) string { return texts.Bytes(n) }

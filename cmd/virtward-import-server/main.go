@@ -17,6 +17,7 @@ import (
 
 	"github.com/virtward/virtward/cmd/internal/startup"
 	"github.com/virtward/virtward/importserver"
+	"github.com/virtward/virtward/importserver/stages"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/artifacts"
 	"github.com/virtward/virtward/sources/web"
@@ -50,7 +51,8 @@ func command() *cobra.Command {
 		Long: `Serves each disk of a package of OVF, or of an OCI artifact, as a file over HTTPS, to requests with a token. The plan names the places of
 the disks: ranges of files on web servers or of the OVA of a volume, or blobs of a registry. The OVA of a volume is served too. No disk is stored: layers with zstd are decompressed
 while they are sent. The server inspects the header of an image before its first byte, continues broken connections, and withholds the end
-of a disk whose digest is another one than in the plan. It has no client of the API server.`,
+of a disk whose digest is another one than in the plan. With a copy in the plan, the program copies a file into the volume instead, and ends.
+It has no client of the API server.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -101,10 +103,16 @@ func (o *options) run(ctx context.Context) error {
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	server, err := importserver.New(importserver.Options{
+	var copying *stages.Copy
+	options := importserver.Options{
 		Plan: plan, Token: token, Client: client, Registry: &registry, Log: log, Metrics: metrics,
 		Scrapes: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}),
-	})
+	}
+	if plan.Stage != nil {
+		copying = stages.New(client, plan.Stage, plan.Volume)
+		options.Staged = copying.Status
+	}
+	server, err := importserver.New(options)
 	if err != nil {
 		return err
 	}
@@ -121,7 +129,29 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	log.Info("starting", "version", version, "address", listening.Listener.Addr().String(), "disks", len(plan.Disks))
+	if copying != nil {
+		return stage(ctx, copying, listening.Start)
+	}
 	return listening.Start(ctx)
+}
+
+// stage copies a file while a server tells how far it is, and ends the server.
+func stage(ctx context.Context, copying *stages.Copy, serve func(context.Context) error) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	copied := make(chan error, 1)
+	go func() {
+		copied <- copying.Run(ctx)
+		end()
+	}()
+	served := serve(ctx)
+	end()
+	err := <-copied
+	var coded *transfer.ExitError
+	if errors.As(err, &coded) {
+		return &startup.Exit{Code: int(coded.Code), Err: err}
+	}
+	return errors.Join(err, served)
 }
 
 // sourceOptions are how the web servers and the registry of a plan are connected to.

@@ -47,7 +47,7 @@ func (a *active) note(uid types.UID, p *progress, percent string) {
 		return
 	}
 	s := step{reason: p.Reason, progress: percent}
-	if p.Reason == v1beta1.ReasonVerifying {
+	if p.Reason == v1beta1.ReasonVerifying || p.Reason == v1beta1.ReasonStaging {
 		s.progress = p.Message // it has the part of the file that was read
 	}
 	before, known := a.imports[uid]

@@ -40,7 +40,9 @@ const (
 // The memory of a reading: of a descriptor with the blocks of its file, or of an artifact with the window of a disk.
 const (
 	ofDescriptor = parsed*ovf.MaxBytes + web.MaxBlocks*web.BlockSize
-	ofArtifact   = 2*parsedManifest*artifacts.MaxGuarded + parsedConfig*imports.MaxTemplate + 2*transfer.MaxWindow + parsedManifest*artifacts.MaxBundle
+	// ofDecompression is that of a compressed file which is verified.
+	ofDecompression = transfer.MaxWindow + transfer.MaxWindow/8
+	ofArtifact      = 2*parsedManifest*artifacts.MaxGuarded + parsedConfig*imports.MaxTemplate + 2*transfer.MaxWindow + parsedManifest*artifacts.MaxBundle
 )
 
 // WorstCase returns the most memory of the imports.
@@ -59,8 +61,8 @@ func WorstCase() []memory.Bound {
 			Reason: fmt.Sprintf("%d; %d of a namespace; each has a template of at most 512 KiB and at most 1000 files. Others wait", maxHeld, maxHeldOfOne),
 		},
 		{
-			Name: "templateimport/verifications", Subject: "files that are verified", Bytes: maxVerifications * (web.BufferSize + perConnection + max(ovf.MaxFiles*perFile, parsedManifest*artifacts.MaxGuarded)),
-			Reason: fmt.Sprintf("%d at the same time, with a buffer of 256 KiB each; the manifest of an artifact has as much, and needs up to %d times as much", maxVerifications, parsedManifest),
+			Name: "templateimport/verifications", Subject: "files that are verified", Bytes: maxVerifications * (web.BufferSize + perConnection + max(ovf.MaxFiles*perFile+ofDecompression, parsedManifest*artifacts.MaxGuarded)),
+			Reason: fmt.Sprintf("%d at the same time, with a buffer of 256 KiB each, and with a window of zstd of at most %d MiB for a compressed file", maxVerifications, transfer.MaxWindow>>20),
 		},
 		{
 			Name: "templateimport/signatures", Subject: "rules of signatures", Bytes: parsedRules * signatures.MaxRequirements,

@@ -71,17 +71,25 @@ type Place struct {
 
 // place is where the archive of the claim is served; nil for another source.
 func (o *observed) place() *Place {
-	if !o.isClaim() || o.pod == nil {
+	if !o.isMounted() || o.pod == nil {
 		return nil
 	}
+	return o.at(imports.ArchiveURL(o.request.Namespace, o.key.suffix))
+}
+
+// at is how a URL of the pod is read.
+func (o *observed) at(url string) *Place {
 	return &Place{
-		URL: imports.ArchiveURL(o.request.Namespace, o.key.suffix), Address: net.JoinHostPort(o.pod.Status.PodIP, strconv.Itoa(servers.Port)),
+		URL: url, Address: net.JoinHostPort(o.pod.Status.PodIP, strconv.Itoa(servers.Port)),
 		Token: o.key.token, Certificate: o.key.certificate,
 	}
 }
 
 // isClaim reports whether the source is a claim.
 func (o *observed) isClaim() bool { return o.request.Spec.Source.PVC != nil }
+
+// isMounted reports whether the archive is in a claim: that of the source, or that of the copy.
+func (o *observed) isMounted() bool { return o.isClaim() || o.isStaged() }
 
 // claimed says what is wrong with the claim, if anything.
 func (o *observed) claimed() (d decision, wrong bool) {
@@ -110,10 +118,10 @@ func (o *observed) claimed() (d decision, wrong bool) {
 // through returns a decision that needs the source, or what makes the source readable before: a pod that serves the archive of a claim. A
 // result that is held needs no pod.
 func (o *observed) through(d decision) decision {
-	if !o.isClaim() || d.need == reading && o.held {
+	if !o.isMounted() || d.need == reading && o.held {
 		return d
 	}
-	first := decision{progress: working(v1beta1.ReasonReadingSource, "the pod that reads PersistentVolumeClaim "+o.request.Spec.Source.PVC.Name+" is created"), after: startInterval}
+	first := decision{progress: working(v1beta1.ReasonReadingSource, "the pod that reads PersistentVolumeClaim "+o.claim.Name+" is created"), after: startInterval}
 	switch {
 	case o.pod == nil && o.full:
 		first.progress.Message, first.after = fmt.Sprintf("other imports are read from claims: at most %d at a time", maxKeys), retryInterval
@@ -140,9 +148,12 @@ func (o *observed) isServing() bool {
 
 // starting says what the pod of a claim waits for.
 func (o *observed) starting() string {
-	text := "waiting for Pod " + requests.Named(o.pod) + " to start, which reads PersistentVolumeClaim " + o.request.Spec.Source.PVC.Name
+	text := "waiting for Pod " + requests.Named(o.pod) + " to start, which reads PersistentVolumeClaim " + o.claim.Name
 	if trouble := diskservers.TroubleOf(o.pod); trouble != "" {
 		return text + ": " + trouble
+	}
+	if o.isStaged() {
+		return text
 	}
 	shared := slices.ContainsFunc(o.claim.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
 		return m == corev1.ReadWriteMany || m == corev1.ReadOnlyMany

@@ -39,6 +39,8 @@ import (
 // nodes run the pods of claims in this process: each serves a folder with the key of its Secret, at an address of its own.
 type nodes struct {
 	folder string
+	// exit is the code with which pods end that copy a file; 0 for that of the copy.
+	exit transfer.StageExit
 	// stalled tells that no pod starts.
 	stalled bool
 	// ending is how many times a pod that is deleted is seen before it is gone, and seen counts that.
@@ -72,6 +74,10 @@ func (n *nodes) run(t *testing.T, c *cluster) {
 			continue
 		}
 		must(t, err)
+		if imports.IsStager(suffix) {
+			n.stage(t, c, pod, secret)
+			continue
+		}
 		n.started = append(n.started, suffix)
 		if n.ending > 0 {
 			pod.Finalizers = []string{"example.com/kubelet"}
@@ -223,7 +229,6 @@ func token(t *testing.T, c *cluster) []byte {
 func TestClaimKills(t *testing.T) {
 	t.Parallel()
 	file := padded(ova(t, descriptor, true, false))
-	require := func(r *v1beta1.VirtualMachineTemplateImport) { r.Spec.Verify = v1beta1.ImportVerifyRequire }
 	k := &killed{begin: func(t *testing.T) *cluster { return newClaim(t, "quay.ova", file, require) }, want: whole, least: 20}
 	k.converges(t)
 }
@@ -239,7 +244,6 @@ func TestClaimDeletion(t *testing.T) {
 // TestClaimEnds holds why imports from claims fail, and that nothing of them is left.
 func TestClaimEnds(t *testing.T) {
 	good := ova(t, descriptor, true, false)
-	require := func(r *v1beta1.VirtualMachineTemplateImport) { r.Spec.Verify = v1beta1.ImportVerifyRequire }
 	for name, test := range map[string]struct {
 		file            string
 		content         []byte

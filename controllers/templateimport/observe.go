@@ -36,6 +36,8 @@ type observed struct {
 	// claim is that of the source; nil for another source. forbidden tells that the process may not read it.
 	claim     *corev1.PersistentVolumeClaim
 	forbidden bool
+	// copy is the volume with the copy of the file, as the status names it; nil if it does not exist, or is not needed.
+	copy *cdiv1beta1.DataVolume
 	// key is that of the pod of a claim, and full tells that there is no place for one. held tells that a result of a reading is kept.
 	key        key
 	full, held bool
@@ -53,6 +55,9 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 	}
 	if requests.IsCompleted(request.Status.Conditions) {
 		return o, nil
+	}
+	if err := r.observeCopy(ctx, o); err != nil {
+		return nil, err
 	}
 	if o.pod, err = requests.Read(ctx, r.Client, request.Namespace, imports.Servers.PodName(request.UID), &corev1.Pod{}); err != nil {
 		return nil, err
@@ -81,20 +86,24 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 	return o, nil
 }
 
-// observeClaim reads the claim of the source.
+// observeClaim reads the claim of the source, or what is known of that of a copy.
 func (r *Reconciler) observeClaim(ctx context.Context, o *observed) (err error) {
-	if !o.isClaim() {
+	if !o.isClaim() && o.staging() == nil {
 		return nil
-	}
-	o.claim, err = requests.Read(ctx, r.Client, o.request.Namespace, o.request.Spec.Source.PVC.Name, &corev1.PersistentVolumeClaim{})
-	if o.forbidden = apierrors.IsForbidden(err); o.forbidden {
-		o.claim, err = nil, nil
 	}
 	var place bool
 	o.key, place = r.keys.get(o.request.UID)
 	o.full = !place
 	task, known := r.readings.Get(string(o.request.UID))
 	o.held = known && task.Ended && task.Err == nil
+	if o.staging() != nil {
+		o.claim = o.copied()
+		return nil
+	}
+	o.claim, err = requests.Read(ctx, r.Client, o.request.Namespace, o.request.Spec.Source.PVC.Name, &corev1.PersistentVolumeClaim{})
+	if o.forbidden = apierrors.IsForbidden(err); o.forbidden {
+		o.claim, err = nil, nil
+	}
 	return err
 }
 
@@ -107,7 +116,7 @@ func (r *Reconciler) observeLeftovers(ctx context.Context, o *observed) error {
 		return fmt.Errorf("listing DataVolumes: %w", err)
 	}
 	for i := range list.Items {
-		if o.owns(&list.Items[i]) {
+		if o.owns(&list.Items[i]) && (o.copy == nil || o.copy.UID != list.Items[i].UID) {
 			o.leftovers = append(o.leftovers, list.Items[i])
 		}
 	}

@@ -47,6 +47,8 @@ const (
 	reading
 	// verifying is the comparison of the whole file.
 	verifying
+	// copying is how far the copy of the file is.
+	copying
 )
 
 // decision is what a plan says.
@@ -54,7 +56,8 @@ type decision struct {
 	need need
 	// steps are applied in their order. Then the next plan follows, after the objects are read again.
 	steps []requests.Step
-	// serve creates the pod with its objects: that of the disks, or that of the archive of a claim which was not read yet.
+	// serve creates the pod with its objects: that of the disks, that of the archive of a claim which was not read yet, or that which copies
+	// the file.
 	serve bool
 	// keep keeps what was read, although the decision needs nothing: the pod of the disks follows.
 	keep bool
@@ -89,7 +92,7 @@ func (o *observed) plan(limits Deadlines) decision {
 	}
 	d := o.advance()
 	limit := limits.Import
-	if o.request.Status.Source == nil {
+	if o.request.Status.Source == nil && o.staging() == nil { // a copy can take as long as the disks
 		limit = limits.Source
 	}
 	d.since = o.request.CreationTimestamp.Time
@@ -109,6 +112,9 @@ func (o *observed) advance() decision {
 	if d, wrong := o.claimed(); wrong {
 		return d
 	}
+	if d, waits := o.stages(); waits {
+		return d
+	}
 	switch {
 	case s == nil && o.read == nil:
 		return o.through(decision{need: reading, progress: working(v1beta1.ReasonReadingSource, "the descriptor is read")})
@@ -125,6 +131,11 @@ func (o *observed) advance() decision {
 
 // begin records what the import creates, or why it creates nothing.
 func (o *observed) begin() decision {
+	if o.read.Stage != nil {
+		d := decision{progress: working(v1beta1.ReasonStaging, "the volume for the copy of the file is created")}
+		d.progress.staging = &v1beta1.ImportStaged{Name: imports.CopyName(o.request), Compression: o.read.Stage.Compression}
+		return d
+	}
 	outcome := o.read.Outcome
 	d := decision{progress: working(v1beta1.ReasonPreparing, "the descriptor is read")}
 	switch f := outcome.Fault; {
@@ -276,17 +287,32 @@ func (o *observed) templating() decision {
 	return o.ending()
 }
 
-// ending plans the end of the pod, which is not needed any more.
+// ending plans the end of the pod and of the copy, which are not needed any more.
 func (o *observed) ending() decision {
-	if !o.isOwnPod() {
+	steps, waits := o.temporary()
+	if waits == "" {
 		return decision{progress: o.completed()}
 	}
-	d := decision{progress: working(v1beta1.ReasonCleaningUp, "waiting for the deletion of Pod "+requests.Named(o.pod)), after: startInterval}
+	d := decision{steps: steps, progress: working(v1beta1.ReasonCleaningUp, "waiting for the deletion of "+waits), after: startInterval}
 	d.progress.volumes = o.volumes
-	if o.pod.DeletionTimestamp == nil {
-		d.steps = []requests.Step{{Verb: requests.Remove, Object: o.pod}}
-	}
 	return d
+}
+
+// temporary plans the deletion of the pod, and then of the copy. It says what exists; empty for nothing.
+func (o *observed) temporary() (steps []requests.Step, waits string) {
+	switch {
+	case o.isOwnPod():
+		waits = "Pod " + requests.Named(o.pod)
+		if o.pod.DeletionTimestamp == nil {
+			steps = []requests.Step{{Verb: requests.Remove, Object: o.pod}}
+		}
+	case o.copy != nil && o.owns(o.copy):
+		waits = "DataVolume " + requests.Named(o.copy)
+		if o.copy.DeletionTimestamp == nil {
+			steps = []requests.Step{{Verb: requests.Remove, Object: o.copy}}
+		}
+	}
+	return steps, waits
 }
 
 // abandon plans the end of an import that is being deleted. A template that owns all volumes stays.
@@ -294,8 +320,8 @@ func (o *observed) abandon() decision {
 	if !o.areHandedOver() && !requests.IsCompleted(o.request.Status.Conditions) {
 		return o.cleanUp()
 	}
-	if o.isOwnPod() && o.pod.DeletionTimestamp == nil {
-		return decision{steps: []requests.Step{{Verb: requests.Remove, Object: o.pod}}}
+	if steps, waits := o.temporary(); waits != "" {
+		return decision{steps: steps, after: startInterval}
 	}
 	return o.release(decision{})
 }
@@ -313,6 +339,9 @@ func (o *observed) cleanUp() decision {
 	}
 	if o.isOwnPod() && o.pod.DeletionTimestamp == nil {
 		d.steps = append(d.steps, requests.Step{Verb: requests.Remove, Object: o.pod})
+	}
+	if o.copy != nil && o.owns(o.copy) && o.copy.DeletionTimestamp == nil {
+		d.steps = append(d.steps, requests.Step{Verb: requests.Remove, Object: o.copy})
 	}
 	if len(d.steps) > 0 {
 		return d

@@ -20,8 +20,22 @@ func (r *Reconciler) checkQuota(ctx context.Context, o *observed) error {
 	if err := r.Client.List(ctx, list, client.InNamespace(o.request.Namespace)); err != nil {
 		return fmt.Errorf("listing ResourceQuotas: %w", err)
 	}
-	o.quota = exceeded(list.Items, o.request, o.existing())
+	o.quota = exceeded(list.Items, o.request, o.volumeSizes())
 	return nil
+}
+
+// volumeSizes are the sizes of the volumes that do not exist: of the copy before the disks are known, and then of the disks.
+func (o *observed) volumeSizes() (sizes []int64) {
+	if o.staging() != nil && o.copy == nil {
+		return []int64{imports.VolumeSize(o.request.Spec.Staging.Size.Value())}
+	}
+	existing := o.existing()
+	for i := range o.request.Status.Disks {
+		if disk := &o.request.Status.Disks[i]; !slices.Contains(existing, disk.Name) {
+			sizes = append(sizes, imports.VolumeSize(disk.Size))
+		}
+	}
+	return sizes
 }
 
 // existing are the names of the disks that have a DataVolume: quotas count it.
@@ -35,15 +49,12 @@ func (o *observed) existing() []string {
 	return names
 }
 
-// exceeded says which quota does not permit the volumes of an import; empty if all do. File systems and the space in which CDI converts
+// exceeded says which quota does not permit volumes of some sizes of an import; empty if all do. File systems and the space in which CDI converts
 // need more than this.
-func exceeded(quotas []corev1.ResourceQuota, of *v1beta1.VirtualMachineTemplateImport, existing []string) string {
-	bytes, count := int64(0), int64(0)
-	for i := range of.Status.Disks {
-		if !slices.Contains(existing, of.Status.Disks[i].Name) {
-			bytes += imports.VolumeSize(of.Status.Disks[i].Size)
-			count++
-		}
+func exceeded(quotas []corev1.ResourceQuota, of *v1beta1.VirtualMachineTemplateImport, sizes []int64) string {
+	bytes, count := int64(0), int64(len(sizes))
+	for _, size := range sizes {
+		bytes += size
 	}
 	wanted := map[corev1.ResourceName]int64{corev1.ResourceRequestsStorage: bytes, corev1.ResourcePersistentVolumeClaims: count}
 	if s := of.Spec.Storage; s != nil && s.Class != "" {

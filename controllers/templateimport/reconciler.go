@@ -142,7 +142,7 @@ func (r *Reconciler) decide(ctx context.Context, o *observed) (decision, error) 
 		if waits := r.reads(o, &d); waits {
 			return d, nil
 		}
-		if o.request.Status.Source != nil {
+		if o.request.Status.Source != nil || o.staging() != nil {
 			if err := r.checkQuota(ctx, o); err != nil {
 				return d, err
 			}
@@ -150,6 +150,8 @@ func (r *Reconciler) decide(ctx context.Context, o *observed) (decision, error) 
 		d = o.plan(r.Deadlines)
 	case verifying:
 		r.verifies(o, &d)
+	case copying:
+		r.copies(o, &d)
 	}
 	return d, nil
 }
@@ -198,11 +200,17 @@ func (r *Reconciler) verifies(o *observed, d *decision) {
 			*d = failed(f.Reason, f.Message)
 			return
 		}
-		request, at, names, digests := o.request.DeepCopy(), o.place(), namesOf(o), digestsOf(o)
+		request, at, names, digests, read := o.request.DeepCopy(), o.place(), namesOf(o), digestsOf(o), o.read.Texts
+		if o.isStaged() { // the pod of a copy is not believed: the web server is read
+			at = nil
+		}
 		err := r.verifications.Start(uid, o.request.Namespace, func(ctx context.Context, progress *transfers.Progress) (*verification, error) {
 			verified, err := r.Source.Verify(ctx, request, at, digests, progress)
 			if err != nil {
 				return nil, err //nolint:wrapcheck // it is an Error for users
+			}
+			if err := compare(request, read, verified.Files); err != nil {
+				return nil, err
 			}
 			return verificationOf(verified, names), nil
 		}, nil)
@@ -229,6 +237,11 @@ func (r *Reconciler) verifies(o *observed, d *decision) {
 // digestsOf are the digests of the files that the import uses, by their names in the archive. An empty one is any.
 func digestsOf(o *observed) map[string]string {
 	all := map[string]string{}
+	if o.isStaged() {
+		for name := range o.read.Texts {
+			all[name] = ""
+		}
+	}
 	disks := o.read.Outcome.Disks
 	for i := range disks {
 		for _, p := range disks[i].File.Parts {
@@ -238,6 +251,19 @@ func digestsOf(o *observed) map[string]string {
 		}
 	}
 	return all
+}
+
+// compare compares the texts that were read of a copy with those of the web server, of which the digests are.
+func compare(of *v1beta1.VirtualMachineTemplateImport, read, digests map[string]string) error {
+	if of.Status.Staging == nil {
+		return nil
+	}
+	for name, digest := range read {
+		if digests[name] != digest {
+			return changed(of)
+		}
+	}
+	return nil
 }
 
 // namesOf are the names of the files of each disk.
@@ -370,7 +396,7 @@ func (r *Reconciler) finish(ctx context.Context, o *observed, d *decision) (reco
 	if err := r.remembers(ctx, o, &d.progress); err != nil {
 		return reconcile.Result{}, err
 	}
-	if d.progress.found != nil || d.progress.verified != nil || !ended && d.progress.State != requests.IsWorking { // what follows is planned from the status
+	if d.progress.found != nil || d.progress.verified != nil || d.progress.staging != nil || !ended && d.progress.State != requests.IsWorking { // what follows is planned from the status
 		return reconcile.Result{RequeueAfter: soon}, nil
 	}
 	if o.unwatched && !ended {
@@ -401,7 +427,12 @@ func (r *Reconciler) serve(ctx context.Context, o *observed) error {
 	}
 	var plan *transfer.Plan
 	var authorities []byte
-	if o.read == nil { // of a claim
+	if o.staging() != nil && !o.isStaged() {
+		suffix, authorities = imports.StagerSuffix(suffix), o.read.Origin.Authorities
+		if plan, err = imports.StagerPlan(o.request, &o.read.Origin, o.claim); err != nil {
+			return err //nolint:wrapcheck // it is a fault
+		}
+	} else if o.read == nil { // of a claim
 		suffix, plan = imports.ReaderSuffix(suffix), imports.ReaderPlan(o.request, o.claim)
 	} else if plan, err = imports.PlanOf(o.request, &o.read.Origin, o.read.Outcome.Disks, o.claim); err != nil {
 		return err //nolint:wrapcheck // it is a fault
@@ -412,7 +443,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	if o.isClaim() {
+	if o.claim != nil && !o.full {
 		r.keys.set(o.request.UID, key{suffix: suffix, token: material.Token, certificate: material.Certificate})
 	}
 	pod := imports.Pod(o.request, &r.Server, suffix, o.claim)

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -101,6 +102,8 @@ type cluster struct {
 	// file is the appliance, and tag its ETag.
 	file atomic.Pointer[[]byte]
 	tag  string
+	// withoutRanges tells that the web server sends no parts of the file, and without that it states no size.
+	withoutRanges, unsized atomic.Bool
 	// phase is that of DataVolumes, Succeeded if it is empty.
 	phase cdiv1beta1.DataVolumePhase
 	told  []string
@@ -125,6 +128,15 @@ func newClusterAt(t *testing.T, now time.Time, file []byte, change ...func(*v1be
 	c := &cluster{clock: clocktesting.NewFakePassiveClock(now), tag: `"v1"`}
 	c.file.Store(&file)
 	c.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.withoutRanges.Load() {
+			if file := *c.file.Load(); c.unsized.Load() {
+				_, _ = io.Copy(w, struct{ io.Reader }{bytes.NewReader(file)})
+			} else {
+				w.Header().Set("Content-Length", strconv.Itoa(len(file)))
+				_, _ = w.Write(file)
+			}
+			return
+		}
 		w.Header().Set("ETag", c.tag)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(*c.file.Load()))
 	}))
@@ -160,7 +172,7 @@ func (c *cluster) plays(t *testing.T) {
 	for i := range volumes.Items {
 		if dv := &volumes.Items[i]; dv.Status.Phase == "" {
 			dv.Status.Phase, dv.Status.Progress = cdiv1beta1.Succeeded, "100.0%"
-			if c.phase != "" {
+			if c.phase != "" && dv.Spec.Source.Blank == nil {
 				dv.Status.Phase, dv.Status.Progress = c.phase, "25.00%"
 			}
 			must(t, c.server.Status().Update(t.Context(), dv))

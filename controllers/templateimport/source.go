@@ -24,6 +24,7 @@ import (
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/compressions"
 	"github.com/virtward/virtward/sources/signatures"
 	"github.com/virtward/virtward/sources/transfers"
 	"github.com/virtward/virtward/sources/web"
@@ -33,6 +34,8 @@ import (
 type Source interface {
 	// Read reads the descriptor and the headers of the disks. The place is that of the archive of a claim; nil for another source.
 	Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place) (*Read, error)
+	// Copied returns how far the pod at a place is that copies a file.
+	Copied(ctx context.Context, at *Place) (*transfer.StageStatus, error)
 	// Verify reads the whole file. It compares the checksum of the import, and the digests of files of the appliance by their names; an
 	// empty one is any. The place is that of Read.
 	Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) (*Verified, error)
@@ -52,8 +55,15 @@ const sha256Prefix = "sha256:"
 
 // Read is what was read of an appliance.
 type Read struct {
+	// Outcome is nil with Stage and with Copied.
 	Outcome *imports.Outcome
 	Origin  imports.Origin
+	// Texts are the SHA-256 digests of the descriptor and of other texts of an appliance, by their names.
+	Texts map[string]string
+	// Stage is set if the file must be copied before.
+	Stage *Stage
+	// Copied is how far a copy is.
+	Copied *transfer.StageStatus
 }
 
 // The bounds of a reading: of each connection, of the time without a byte, and of the whole.
@@ -108,7 +118,7 @@ func (s *LiveSource) options(ctx context.Context, of *v1beta1.VirtualMachineTemp
 func (s *LiveSource) open(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place) (opened *web.Client, url string, err error) {
 	var options *web.Options
 	switch from := of.Spec.Source; {
-	case from.PVC != nil && at != nil:
+	case at != nil:
 		options, err = at.options()
 		url = at.URL
 	case from.HTTP != nil:
@@ -121,7 +131,7 @@ func (s *LiveSource) open(ctx context.Context, of *v1beta1.VirtualMachineTemplat
 		return nil, "", err
 	}
 	opened, err = web.New(*options)
-	return opened, url, described(of, err)
+	return opened, url, described(of, at, err)
 }
 
 // options are those of connections to the pod of a claim: to its address only, and without a proxy.
@@ -143,16 +153,24 @@ func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplat
 	defer cancel()
 	if of.Spec.Source.OCI != nil {
 		read, err := s.readArtifact(ctx, of)
-		return read, described(of, err)
+		return read, described(of, at, err)
 	}
 	opened, url, err := s.open(ctx, of, at)
 	if err != nil {
 		return nil, err
 	}
 	defer opened.Close()
+	if of.Status.Staging != nil && at == nil { // the copy does not exist yet
+		read, err := s.stage(ctx, opened, of, url)
+		return read, described(of, at, err)
+	}
 	file, err := opened.Open(ctx, url)
+	if at == nil && of.Status.Source == nil && needsCopy(file, err) {
+		read, err := s.stage(ctx, opened, of, url)
+		return read, described(of, at, err)
+	}
 	if err != nil {
-		return nil, described(of, err)
+		return nil, described(of, at, err)
 	}
 	found, err := appliance.Inspect(nameOf(url), file, imports.Options(of))
 	read := &Read{Origin: imports.Origin{Size: file.Size(), Validator: file.File().Validator}}
@@ -160,7 +178,7 @@ func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplat
 		read.Origin.URL, read.Origin.Authorities, read.Origin.Sources = url, opened.Authorities, s.Permitted
 	}
 	read, err = inspected(of, read, found, err)
-	return read, described(of, err)
+	return read, described(of, at, err)
 }
 
 // inspected decides what an appliance becomes that was inspected.
@@ -171,7 +189,7 @@ func inspected(of *v1beta1.VirtualMachineTemplateImport, read *Read, found *appl
 	case err != nil:
 		return nil, err
 	default:
-		read.Outcome = imports.Evaluate(of, found)
+		read.Outcome, read.Texts = imports.Evaluate(of, found), found.Texts
 	}
 	return read, nil
 }
@@ -191,7 +209,7 @@ func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTempl
 	} else {
 		verified, err = s.verifyFile(ctx, of, at, digests, progress)
 	}
-	return verified, described(of, err)
+	return verified, described(of, at, err)
 }
 
 // verifyFile reads the file of a web server, or that of a claim.
@@ -205,7 +223,8 @@ func (s *LiveSource) verifyFile(ctx context.Context, of *v1beta1.VirtualMachineT
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it is an Error for users
 	}
-	if was := of.Status.Source; file.Size != was.Size || file.Validator != was.Validator {
+	staged := of.Status.Staging
+	if was := of.Status.Source; staged == nil && (file.Size != was.Size || file.Validator != was.Validator) {
 		return nil, changed(of)
 	}
 	checksum, padded := of.Spec.Checksum, ""
@@ -224,12 +243,29 @@ func (s *LiveSource) verifyFile(ctx context.Context, of *v1beta1.VirtualMachineT
 		}
 	}
 	if strings.HasPrefix(of.Spec.Checksum, sha256Prefix) { // it is compared at the end
-		files, err := whole(measured, digests)
+		files, err := decompressed(of, measured, digests)
 		return &Verified{Digest: of.Spec.Checksum, Files: files}, err
 	}
 	sum := sha256.New()
-	files, err := whole(io.TeeReader(measured, sum), digests)
+	files, err := decompressed(of, io.TeeReader(measured, sum), digests)
 	return &Verified{Digest: sha256Prefix + hex.EncodeToString(sum.Sum(nil)), Files: files}, err
+}
+
+// decompressed reads an OVA to its end, which is compressed if the import has a copy of a compressed one, and returns the digests of files.
+func decompressed(of *v1beta1.VirtualMachineTemplateImport, file io.Reader, digests map[string]string) (map[string]string, error) {
+	if of.Status.Staging == nil || of.Status.Staging.Compression == "" {
+		return whole(file, digests)
+	}
+	content, err := compressions.Open(of.Status.Staging.Compression, file, of.Spec.Staging.Size.Value(), transfer.MaxWindow)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // described
+	}
+	defer content.Close()
+	files, err := whole(content, digests)
+	if err == nil { // what follows the compressed content
+		_, err = io.Copy(io.Discard, file)
+	}
+	return files, err //nolint:wrapcheck // it is an Error for users
 }
 
 // whole reads an OVA to its end, and returns the digests of files.
@@ -244,8 +280,11 @@ func whole(archive io.Reader, digests map[string]string) (map[string]string, err
 // changed is the fault of a file that is another one.
 func changed(of *v1beta1.VirtualMachineTemplateImport) *imports.Fault {
 	place := "at the URL"
-	if of.Spec.Source.PVC != nil {
+	switch {
+	case of.Spec.Source.PVC != nil:
 		place = "in the claim"
+	case of.Status.Staging != nil:
+		place = "at the URL, or its copy in the volume,"
 	}
 	return &imports.Fault{Reason: v1beta1.ReasonSourceChanged, Message: "the file " + place + " is not the one that the import began with: delete the import, and create it again"}
 }
@@ -266,8 +305,8 @@ func (m *measuredReader) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // io.EOF must stay
 }
 
-// described is the error of a source. Errors that stay, as far as the source tells, are faults.
-func described(of *v1beta1.VirtualMachineTemplateImport, err error) error {
+// described is the error of a source, or of the pod at a place. Errors that stay, as far as the source tells, are faults.
+func described(of *v1beta1.VirtualMachineTemplateImport, at *Place, err error) error {
 	var rejected *ovf.Rejection
 	var layer *oci.Rejection
 	var sum *appliance.ChecksumError
@@ -276,6 +315,8 @@ func described(of *v1beta1.VirtualMachineTemplateImport, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, compressions.ErrDamaged), errors.Is(err, compressions.ErrWindow), errors.Is(err, compressions.ErrTooLarge): // the copy was not
+		return changed(of)
 	case errors.As(err, &sum):
 		return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: "spec.checksum: " + sum.Error()}
 	case errors.As(err, &final):
@@ -290,12 +331,24 @@ func described(of *v1beta1.VirtualMachineTemplateImport, err error) error {
 		return changed(of)
 	case of.Spec.Source.PVC != nil:
 		return describedClaim(known)
+	case at != nil:
+		return describedCopy(known)
 	case known.Reason == web.ReasonChecksumMismatch:
 		return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: "spec.checksum: " + known.Message}
+	case known.Reason == web.ReasonNoRanges && of.Spec.Source.HTTP != nil && of.Spec.Staging == nil:
+		return &imports.Fault{Reason: known.Reason, Message: pathOf(of) + ": " + known.Message + toStage}
 	case known.Permanent, known.Reason == web.ReasonNotPermitted, known.Reason == web.ReasonNoRanges, known.Reason == web.ReasonInvalidAuthority:
 		return &imports.Fault{Reason: known.Reason, Message: pathOf(of) + ": " + known.Message}
 	}
 	return known
+}
+
+// describedCopy is the error of the pod of a copy.
+func describedCopy(err *web.Error) error {
+	if claimFaults[err.Status] != "" {
+		return &imports.Fault{Reason: v1beta1.ReasonSourceChanged, Message: "the copy of the file is not in its volume any more: create the import again"}
+	}
+	return &web.Error{Reason: err.Reason, Message: "reading from the pod of the copy: " + err.Message}
 }
 
 // claimFaults are the messages for the codes with which the pod of a claim answers. Its texts are not used: who can write the claim or

@@ -29,6 +29,8 @@ type progress struct {
 
 	// found is what was read of the appliance, if the status gets it.
 	found *Read
+	// staging is the copy of the file, if the status gets it.
+	staging *v1beta1.ImportStaged
 	// verified is what a comparison of the whole file computed; nil without one.
 	verified *verification
 	// volumes are the DataVolumes of the disks; nil if they are not observed.
@@ -56,6 +58,9 @@ func statusOf(o *observed, p *progress) *v1beta1.VirtualMachineTemplateImportSta
 				TemplateDigest: f.Outcome.TemplateDigest,
 			}
 		}
+	}
+	if p.staging != nil {
+		status.Staging = p.staging
 	}
 	if p.verified != nil && status.Source != nil {
 		p.verified.note(status)

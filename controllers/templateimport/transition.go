@@ -45,6 +45,7 @@ func NewMetrics(registry prometheus.Registerer, now clock.PassiveClock) (*Metric
 // Events are the reasons of the events on imports.
 var Events = events.Table{
 	events.Normal(v1beta1.ReasonReadingSource, "the import begins, and the descriptor is read"),
+	events.Normal(v1beta1.ReasonStaging, "the file is copied into a volume"),
 	events.Normal(v1beta1.ReasonVerifying, "the whole file is compared with its digests"),
 	events.Normal(v1beta1.ReasonPreparing, "the server of the disks starts"),
 	events.Normal(v1beta1.ReasonImporting, "CDI imports the disks"),

@@ -46,6 +46,9 @@ func (r *Reconciler) watch(key reconcile.Request, o *observed) {
 	}
 	children := []dependents.Object{of(apikinds.Templates, imports.TemplateName(o.request))}
 	if !requests.IsCompleted(o.request.Status.Conditions) {
+		if s := o.staging(); s != nil {
+			children = append(children, of(apikinds.DataVolumes, s.Name))
+		}
 		for i := range o.request.Status.Disks {
 			children = append(children, of(apikinds.DataVolumes, o.request.Status.Disks[i].Name))
 		}

@@ -1,7 +1,9 @@
 package appliance
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +41,9 @@ type Appliance struct {
 
 	// Mapping is what the descriptor becomes; nil if it cannot be read.
 	Mapping *ovf.Mapping `json:"-"`
+	// Texts are the SHA-256 digests of the files that were read as texts, by their names: of the descriptor, the manifest, its certificate
+	// and message bundles.
+	Texts map[string]string `json:"-"`
 	// Files are the images that the virtual system uses, in the order of the descriptor.
 	Files []File `json:"-"`
 }
@@ -126,6 +131,7 @@ type inspection struct {
 func Inspect(name string, data Data, options Options) (*Appliance, error) {
 	options.File = name
 	in := &inspection{options: options, used: map[string]bool{}, found: &Appliance{
+		Texts:      map[string]string{},
 		APIVersion: "cli.virtward.io/v1alpha1", Kind: "Appliance", Source: name, Needs: []string{}, Eulas: []ovf.Eula{}, Networks: []ovf.Network{}, Properties: []ovf.Property{},
 		Choices: ovf.Choices{VirtualSystems: []ovf.Choice{}, DeploymentOptions: []ovf.DeploymentOption{}},
 	}}
@@ -168,7 +174,7 @@ func (in *inspection) readDescriptor() error {
 	m := all[0]
 	in.found.Package.Descriptor = m.name
 	in.used[m.name] = true
-	data, err := content(m, ovf.MaxBytes, "descriptor")
+	data, err := in.content(m, ovf.MaxBytes, "descriptor")
 	if err != nil {
 		return err
 	}
@@ -199,7 +205,7 @@ func (in *inspection) readManifest() error {
 		return err
 	}
 	in.used[manifest.name] = true
-	data, err := content(*manifest, maxManifest, "manifest")
+	data, err := in.content(*manifest, maxManifest, "manifest")
 	if err != nil {
 		return err
 	}
@@ -323,6 +329,21 @@ func (in *inspection) places(parts []member) []Part {
 	return list
 }
 
+// content reads a text of the package.
+func (in *inspection) content(m member, limit int64, what string) ([]byte, error) {
+	data, err := content(m, limit, what)
+	if err == nil {
+		in.note(m.name, data)
+	}
+	return data, err
+}
+
+// note keeps the digest of a text.
+func (in *inspection) note(name string, text []byte) {
+	sum := sha256.Sum256(text)
+	in.found.Texts[name] = "sha256:" + hex.EncodeToString(sum[:])
+}
+
 // checkFiles finds the files of the descriptor, and reads the message bundles.
 func (in *inspection) checkFiles() error {
 	for i := range in.descriptor.Files {
@@ -342,6 +363,11 @@ func (in *inspection) checkFiles() error {
 			text, err := content(member{name: f.Href, data: together(parts)}, maxManifest, "message bundle")
 			if err != nil {
 				return err
+			}
+			for rest := text; len(parts) > 0; parts = parts[1:] {
+				size := parts[0].data.Size()
+				in.note(parts[0].name, rest[:size])
+				rest = rest[size:]
 			}
 			if err := in.descriptor.AddBundle(text); err != nil {
 				in.problems.Warn(ovf.SectionDropped, f.Element, "the message bundle is not read: "+err.Error())

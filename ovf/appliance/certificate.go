@@ -104,7 +104,7 @@ func (in *inspection) verifyCertificate(certificate *member, name string, manife
 		}
 		return nil
 	}
-	data, err := content(*certificate, maxManifest, "certificate")
+	data, err := in.content(*certificate, maxManifest, "certificate")
 	if err != nil {
 		return err
 	}

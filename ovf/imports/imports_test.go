@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -91,6 +92,40 @@ func TestPlanOf(t *testing.T) {
 	}
 	if _, err := PlanOf(sample(), from, nil, nil); err == nil || !strings.Contains(err.Error(), "the disks cannot be served: disks: Required value") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestStager holds that the pod that copies a file writes its own volume only, has the credentials, and connects to others.
+func TestStager(t *testing.T) {
+	of := sample(func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		s.Source.HTTP.SecretRef = "login"
+		s.Staging = &v1beta1.ImportStaging{Size: resource.MustParse("3Mi")}
+	})
+	of.Status.Staging = &v1beta1.ImportStaged{Name: CopyName(of), Compression: "gzip"}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: CopyName(of)}}
+	plan, err := StagerPlan(of, &Origin{URL: "https://example.com/a.ova", Sources: &sources.Sources{Hosts: []string{"example.com"}}, Authorities: []byte("a")}, claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := plan.Stage; s.URL != "https://example.com/a.ova" || s.Compression != "gzip" || s.MaxBytes != 3<<20 || plan.Credentials == nil || plan.AuthoritiesFile == "" || plan.Sources.Hosts[0] != "example.com" {
+		t.Errorf("got the plan %+v", plan)
+	}
+	suffix := StagerSuffix("0123")
+	pod := Pod(of, &servers.Program{Image: "a"}, suffix, claim)
+	if v := pod.Spec.Volumes; len(v) != 3 || v[2].PersistentVolumeClaim.ReadOnly || v[2].PersistentVolumeClaim.ClaimName != pod.Name || pod.Spec.Containers[0].VolumeMounts[2].ReadOnly {
+		t.Errorf("got the volumes %+v", pod.Spec.Volumes)
+	}
+	objects, err := Objects(pod, plan, []byte("a"), &servers.Material{Suffix: suffix}, "virtward-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if p, is := o.(*networkingv1.NetworkPolicy); is && (len(p.Spec.PolicyTypes) != 1 || len(p.Spec.Ingress[0].From) != 2) {
+			t.Errorf("got the policy %+v", p.Spec)
+		}
+	}
+	if v := Pod(of, &servers.Program{Image: "a"}, "0123", claim).Spec.Volumes; len(v) != 2 || !v[1].PersistentVolumeClaim.ReadOnly {
+		t.Errorf("the pod of the disks has the volumes %+v", v)
 	}
 }
 

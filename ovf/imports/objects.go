@@ -68,10 +68,12 @@ func owner(of *v1beta1.VirtualMachineTemplateImport) *metav1.OwnerReference {
 	return metav1.NewControllerRef(of, v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplateImport))
 }
 
-// Pod is the pod that serves the disks of an import. The claim is that of its source; nil for another source.
+// Pod is a pod of an import: it serves the disks or the archive, or copies the archive. The claim is that of the source, or that of the
+// copy, which only the pod that copies writes; nil for another source.
 func Pod(of *v1beta1.VirtualMachineTemplateImport, p *servers.Program, suffix string, claim *corev1.PersistentVolumeClaim) *corev1.Pod {
 	pod := Servers.Pod(of, owner(of), p, suffix)
-	if secret, _ := References(of); secret != "" {
+	writes := IsStager(suffix)
+	if secret, _ := References(of); secret != "" && (claim == nil || writes) {
 		servers.MountSecret(pod, "credentials", secret, folderCredentials, keyUser, keyPassword)
 	}
 	if claim == nil {
@@ -81,12 +83,12 @@ func Pod(of *v1beta1.VirtualMachineTemplateImport, p *servers.Program, suffix st
 	const name = "source"
 	container := &pod.Spec.Containers[0]
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ // read-only, so the kubelet does not change the owners of its files
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name, ReadOnly: true},
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name, ReadOnly: !writes},
 	}})
 	if servers.IsBlock(claim) {
 		container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: deviceVolume})
 	} else {
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: folderVolume, ReadOnly: true})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: folderVolume, ReadOnly: !writes})
 	}
 	return pod
 }
@@ -99,7 +101,29 @@ func volumeOf(of *v1beta1.VirtualMachineTemplateImport, claim *corev1.Persistent
 	case servers.IsBlock(claim):
 		return &transfer.Volume{Device: deviceVolume}
 	}
-	return &transfer.Volume{Folder: folderVolume, File: of.Spec.Source.PVC.Path}
+	v := &transfer.Volume{Folder: folderVolume}
+	if pvc := of.Spec.Source.PVC; pvc != nil {
+		v.File = pvc.Path
+	}
+	return v
+}
+
+// Copy is the DataVolume for the copy of the file of an import: CDI creates an empty disk in it.
+func Copy(of *v1beta1.VirtualMachineTemplateImport) *cdiv1beta1.DataVolume {
+	dv := volume(of, Servers.Owned(of, CopyName(of), owner(of)), of.Spec.Staging.Size.Value(), &cdiv1beta1.DataVolumeSource{Blank: &cdiv1beta1.DataVolumeBlankImage{}})
+	mode := corev1.PersistentVolumeFilesystem
+	dv.Spec.Storage.VolumeMode = &mode
+	dv.Spec.Storage.AccessModes = nil
+	return dv
+}
+
+// StagerPlan is what the pod copies that writes the copy.
+func StagerPlan(of *v1beta1.VirtualMachineTemplateImport, from *Origin, claim *corev1.PersistentVolumeClaim) (*transfer.Plan, error) {
+	plan := &transfer.Plan{Serving: Servers.Serving(), Volume: volumeOf(of, claim), Stage: &transfer.Stage{
+		URL: from.URL, Compression: of.Status.Staging.Compression, MaxBytes: of.Spec.Staging.Size.Value(),
+	}}
+	connect(plan, of, from)
+	return plan, valid(plan)
 }
 
 // ReaderPlan is what the pod of an import from a claim serves before its disks are known: the archive.
@@ -128,17 +152,8 @@ func PlanOf(of *v1beta1.VirtualMachineTemplateImport, from *Origin, disks []Disk
 	case !layered:
 		plan.Files = []transfer.File{{URL: from.URL, Volume: claim != nil, Size: from.Size, Validator: from.Validator}}
 	}
-	if from.Sources != nil {
-		plan.Sources = transfer.Sources{Hosts: from.Sources.Hosts, Values: from.Sources.Values}
-		for _, n := range from.Sources.Networks {
-			plan.Sources.Networks = append(plan.Sources.Networks, n.String())
-		}
-	}
-	if len(from.Authorities) > 0 {
-		plan.AuthoritiesFile = Servers.Folder + "/" + keyAuthorities
-	}
-	if secret, _ := References(of); secret != "" {
-		plan.Credentials = &transfer.Credentials{UserFile: folderCredentials + "/" + keyUser, PasswordFile: folderCredentials + "/" + keyPassword}
+	if claim == nil {
+		connect(plan, of, from)
 	}
 	for i := range disks {
 		f := &disks[i].File
@@ -159,10 +174,31 @@ func PlanOf(of *v1beta1.VirtualMachineTemplateImport, from *Origin, disks []Disk
 		}
 		plan.Disks = append(plan.Disks, served)
 	}
-	if found := plan.Validate(); len(found) > 0 {
-		return nil, fault(v1beta1.ReasonNotImportable, "the disks cannot be served: %s", found.ToAggregate()) //nolint:forbidigo // a text
+	return plan, valid(plan)
+}
+
+// connect adds how the places of a plan are connected to.
+func connect(plan *transfer.Plan, of *v1beta1.VirtualMachineTemplateImport, from *Origin) {
+	if from.Sources != nil {
+		plan.Sources = transfer.Sources{Hosts: from.Sources.Hosts, Values: from.Sources.Values}
+		for _, n := range from.Sources.Networks {
+			plan.Sources.Networks = append(plan.Sources.Networks, n.String())
+		}
 	}
-	return plan, nil
+	if len(from.Authorities) > 0 {
+		plan.AuthoritiesFile = Servers.Folder + "/" + keyAuthorities
+	}
+	if secret, _ := References(of); secret != "" {
+		plan.Credentials = &transfer.Credentials{UserFile: folderCredentials + "/" + keyUser, PasswordFile: folderCredentials + "/" + keyPassword}
+	}
+}
+
+// valid returns why a plan cannot be served, as a *Fault.
+func valid(plan *transfer.Plan) error {
+	if found := plan.Validate(); len(found) > 0 {
+		return fault(v1beta1.ReasonNotImportable, "the disks cannot be served: %s", found.ToAggregate()) //nolint:forbidigo // a text
+	}
+	return nil
 }
 
 // readDigests are the digests of the files of a disk that were computed when the whole appliance was read; nil if it was not.
@@ -177,7 +213,7 @@ func readDigests(of *v1beta1.VirtualMachineTemplateImport, disk, parts int) []st
 var component = (&processes.Process{Name: processes.TemplateImports}).Component()
 
 // Objects are those of a pod, in the order of their creation. CDI's importers of the namespace connect to the pod. To that of a claim, also
-// the controller does, in the namespace of Virtward, and the pod itself connects to nothing.
+// the controller does, in the namespace of Virtward, and the pod itself connects to nothing, unless it copies a file.
 func Objects(pod *corev1.Pod, plan *transfer.Plan, authorities []byte, m *servers.Material, virtward string) ([]servers.Object, error) {
 	data, err := json.Marshal(plan)
 	if err != nil {
@@ -196,12 +232,17 @@ func Objects(pod *corev1.Pod, plan *transfer.Plan, authorities []byte, m *server
 		peers = append(peers, servers.PeerOf(virtward, component))
 	}
 	policy := Servers.Policy(pod, m.Suffix, peers...)
-	if plan.Volume != nil {
+	if plan.Volume != nil && plan.Stage == nil {
 		policy.Spec.PolicyTypes = append(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
 	}
 	return []servers.Object{
 		serving, Servers.Token(pod, m, keyHeader, transfer.TokenHeader+": "+m.Token), authority, policy, Servers.Service(pod, m.Suffix),
 	}, nil
+}
+
+// StatusURL is where a pod says how far it is.
+func StatusURL(namespace, suffix string) string {
+	return fmt.Sprintf("https://%s:%d%s", Servers.Host(namespace, suffix), servers.Port, transfer.PathStatus)
 }
 
 // ArchiveURL is where the pod of a claim serves its archive.

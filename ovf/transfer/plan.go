@@ -17,6 +17,7 @@ import (
 	"github.com/virtward/virtward/addresses"
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/compressions"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -52,8 +53,19 @@ type Plan struct {
 	// Credentials are for servers of URLs.
 	Credentials *Credentials `json:"credentials,omitempty"`
 	// Volume has the OVA of a claim, which is served as /archive; nil for none. A plan with it can be without files and disks.
-	Volume  *Volume `json:"volume,omitempty"`
+	Volume *Volume `json:"volume,omitempty"`
+	// Stage copies a file into the volume, before the volume is served; nil for none. A plan with it has neither files nor disks.
+	Stage   *Stage  `json:"stage,omitempty"`
 	Serving Serving `json:"serving"`
+}
+
+// Stage is a file at a URL that is copied into the file disk.img of a volume with a file system, decompressed. The program ends after it.
+type Stage struct {
+	URL string `json:"url"`
+	// Compression is that of the file, as package sources/compressions has it; empty for none.
+	Compression string `json:"compression,omitempty"`
+	// MaxBytes bounds the copy.
+	MaxBytes int64 `json:"maxBytes"`
 }
 
 // Volume is a claim with an OVA. One of Folder and Device is set.
@@ -68,6 +80,9 @@ type Volume struct {
 
 // PathArchive is where the OVA of a volume is served.
 const PathArchive = "/archive"
+
+// PathStatus is where a server says what it did.
+const PathStatus = "/status"
 
 // File is a file at a URL, that of the volume, or a blob of a registry. One of URL, Volume and Blob is set.
 type File struct {
@@ -226,6 +241,7 @@ func (p *Plan) Validate() field.ErrorList {
 		found = append(found, field.Invalid(field.NewPath("sources", "networks"), texts.Shorten(strings.Join(p.Sources.Networks, " "), 200), err.Error()))
 	}
 	found = append(found, p.Volume.validate(field.NewPath("volume"))...)
+	found = append(found, p.stage(permitted)...)
 	if p.Volume == nil || len(p.Files)+len(p.Disks) > 0 {
 		found = append(found, number(field.NewPath("files"), len(p.Files), MaxParts)...)
 		found = append(found, number(field.NewPath("disks"), len(p.Disks), MaxDisks)...)
@@ -246,6 +262,38 @@ func (p *Plan) Validate() field.ErrorList {
 		found = append(found, field.TooMany(field.NewPath("disks"), parts, MaxParts))
 	}
 	return append(found, p.paths()...)
+}
+
+// stage validates a copy.
+func (p *Plan) stage(permitted *sources.Sources) (found field.ErrorList) {
+	s, at := p.Stage, field.NewPath("stage")
+	if s == nil {
+		return nil
+	}
+	if p.Volume == nil || p.Volume.Folder == "" || p.Volume.File != "" {
+		found = append(found, field.Required(field.NewPath("volume", "folder"), "name a folder without a file for a copy"))
+	}
+	if len(p.Files)+len(p.Disks) > 0 {
+		found = append(found, field.Forbidden(at, "a plan with a copy has neither files nor disks"))
+	}
+	if s.Compression != "" && !compressions.IsReadable(s.Compression) {
+		found = append(found, field.NotSupported(at.Child("compression"), s.Compression, compressions.Names()))
+	}
+	if s.MaxBytes <= 0 || s.MaxBytes > MaxSize {
+		found = append(found, field.Invalid(at.Child("maxBytes"), s.MaxBytes, fmt.Sprintf("must be from 1 to %d", int64(MaxSize))))
+	}
+	return append(found, place(at.Child("url"), s.URL, permitted)...)
+}
+
+// place validates a URL. The value can have secrets in its query.
+func place(at *field.Path, url string, permitted *sources.Sources) field.ErrorList {
+	if len(url) > maxURL {
+		return field.ErrorList{field.TooLong(at, "", maxURL)}
+	}
+	if err := permitted.CheckURL(url); err != nil {
+		return field.ErrorList{field.Invalid(at, sources.Redact(url), err.Error())}
+	}
+	return nil
 }
 
 // number validates the number of items of a list.
@@ -374,13 +422,8 @@ func (f *File) validate(at *field.Path, volume *Volume, permitted *sources.Sourc
 		if volume == nil {
 			found = append(found, field.Invalid(at.Child("volume"), true, "the plan has no volume"))
 		}
-	case len(f.URL) > maxURL:
-		found = append(found, field.TooLong(at.Child("url"), "", maxURL))
 	default:
-		// The value can have secrets in its query.
-		if err := permitted.CheckURL(f.URL); err != nil {
-			found = append(found, field.Invalid(at.Child("url"), sources.Redact(f.URL), err.Error()))
-		}
+		found = append(found, place(at.Child("url"), f.URL, permitted)...)
 	}
 	if f.Size <= 0 || f.Size > MaxSize {
 		found = append(found, field.Invalid(at.Child("size"), f.Size, fmt.Sprintf("must be from 1 to %d", int64(MaxSize))))

@@ -21,7 +21,47 @@ const (
 type Status struct {
 	// Disks are in the order of the plan.
 	Disks []DiskStatus `json:"disks"`
+	// Stage is how far a copy is; nil without one.
+	Stage *StageStatus `json:"stage,omitempty"`
 }
+
+// StageStatus is how far the copy of a file is.
+type StageStatus struct {
+	// Done and Total are bytes of the file as the web server sends it. Total is 0 if the server does not state it.
+	Done  int64 `json:"done"`
+	Total int64 `json:"total,omitempty"`
+}
+
+// StageExit is the code with which the program ends that copies a file. Other codes are errors of this program.
+type StageExit int32
+
+// The codes.
+const (
+	// StageTooLarge means that the copy is larger than MaxBytes, or does not fit into the volume.
+	StageTooLarge StageExit = iota + 10
+	// StageDamaged means that the file cannot be decompressed.
+	StageDamaged
+	// StageWindow means that zstd needs more than MaxWindow.
+	StageWindow
+	// StageNotPermitted means that a redirect leads to a place that may not be connected to.
+	StageNotPermitted
+	// StageUnavailable means that the web server does not send the file. Another attempt can succeed.
+	StageUnavailable
+	// StageUnwritable means that the file of the volume cannot be written. Another attempt can succeed.
+	StageUnwritable
+)
+
+// ExitError is the error of a copy.
+type ExitError struct {
+	Code StageExit
+	Err  error
+}
+
+// Error implements error.
+func (e *ExitError) Error() string { return "copying the file into the volume: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ExitError) Unwrap() error { return e.Err }
 
 // DiskStatus is the status of a disk.
 type DiskStatus struct {

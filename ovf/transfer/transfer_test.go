@@ -123,6 +123,35 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// TestStage holds what a plan that copies a file can have.
+func TestStage(t *testing.T) {
+	valid := func() *Plan {
+		return &Plan{
+			Volume: &Volume{Folder: "/import/volume"}, Stage: &Stage{URL: "https://example.com/a.ova?key=secret", Compression: "gzip", MaxBytes: 1},
+			Serving: Serving{CertificateFile: "/a", KeyFile: "/b", TokenFile: "/c"},
+		}
+	}
+	if found := valid().Validate(); len(found) > 0 {
+		t.Fatal(found)
+	}
+	for want, change := range map[string]func(*Plan){
+		"volume.folder: Required value":                func(p *Plan) { p.Volume = &Volume{Device: "/dev/a"} },
+		"volume.folder: Required value: name a folder": func(p *Plan) { p.Volume.File = "a.ova" },
+		"stage.compression: Unsupported value: \"xz\"": func(p *Plan) { p.Stage.Compression = "xz" },
+		"stage.maxBytes: Invalid value: 0":             func(p *Plan) { p.Stage.MaxBytes = 0 },
+		"stage.url: Invalid value":                     func(p *Plan) { p.Stage.URL = "https://169.254.169.254/?key=secret" },
+		"stage.url: Too long":                          func(p *Plan) { p.Stage.URL = "https://example.com/" + strings.Repeat("a", 9000) },
+		"stage: Forbidden: a plan with a copy":         func(p *Plan) { p.Files = []File{{Volume: true, Size: 1}}; p.Disks = []Disk{{}} },
+	} {
+		p := valid()
+		change(p)
+		found := p.Validate().ToAggregate()
+		if found == nil || !strings.Contains(found.Error(), want) || strings.Contains(found.Error(), "secret") {
+			t.Errorf("want %s, got %v", want, found)
+		}
+	}
+}
+
 // TestDisks holds that the parts of a package are those of the plan.
 func TestDisks(t *testing.T) {
 	found := &appliance.Appliance{Files: []appliance.File{

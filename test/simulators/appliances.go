@@ -66,7 +66,15 @@ func (a *Appliances) volumes(ctx context.Context, pod *corev1.Pod, folder string
 		a.mu.Lock()
 		content, has := a.claims[pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName]
 		a.mu.Unlock()
-		if !has || !v.PersistentVolumeClaim.ReadOnly {
+		if copied := v.PersistentVolumeClaim.ClaimName == pod.Name; copied { // CDI has created an empty disk in it
+			content, has = filepath.Join(a.dir, pod.Name), true
+			if err := os.MkdirAll(content, 0o700); err != nil {
+				return nil, err
+			}
+		} else if !v.PersistentVolumeClaim.ReadOnly {
+			has = false
+		}
+		if !has {
 			return nil, fmt.Errorf("the simulation has no claim %q, or it is not mounted read-only", v.PersistentVolumeClaim.ClaimName)
 		}
 		for _, m := range pod.Spec.Containers[0].VolumeMounts {

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -167,7 +168,12 @@ func (d *diskServers) start(ctx context.Context, pod *corev1.Pod) error {
 	go func() {
 		defer close(p.done)
 		defer log.Close()
-		if err := command.Wait(); err != nil && running.Err() == nil {
+		err := command.Wait()
+		switch {
+		case running.Err() != nil:
+		case err == nil:
+			d.succeeded(running, pod)
+		default:
 			written, _ := os.ReadFile(log.Name())
 			d.fault(fmt.Errorf("%s ended: %w\n%s", d.program, err, written))
 		}
@@ -175,7 +181,24 @@ func (d *diskServers) start(ctx context.Context, pod *corev1.Pod) error {
 	d.state.Lock()
 	d.pods[pod.UID] = p
 	d.state.Unlock()
-	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "server", Ready: true, Image: pod.Spec.Containers[0].Image, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-	return client.IgnoreNotFound(d.controlPlane.Client().Status().Update(ctx, pod))
+	shown := pod.DeepCopy()
+	shown.Status.Phase, shown.Status.PodIP, shown.Status.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
+	shown.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "server", Ready: true, Image: pod.Spec.Containers[0].Image, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	return client.IgnoreNotFound(d.controlPlane.Client().Status().Update(ctx, shown))
+}
+
+// succeeded says that the program of a pod has ended without an error, as a kubelet does.
+func (d *diskServers) succeeded(ctx context.Context, pod *corev1.Pod) {
+	for ctx.Err() == nil {
+		ended := &corev1.Pod{}
+		err := d.controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(pod), ended)
+		if err == nil && ended.UID == pod.UID {
+			ended.Status.Phase, ended.Status.ContainerStatuses = corev1.PodSucceeded, nil
+			err = d.controlPlane.Client().Status().Update(ctx, ended)
+		}
+		if err == nil || apierrors.IsNotFound(err) {
+			return
+		}
+		pause(ctx, poll, nil)
+	}
 }

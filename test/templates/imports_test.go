@@ -3,8 +3,10 @@ package templates
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +117,7 @@ func TestImportProcess(t *testing.T) {
 	t.Run("import", i.imports)
 	t.Run("artifact", i.artifact)
 	t.Run("claim", i.claim)
+	t.Run("staged", i.staged)
 	t.Run("pushed", i.pushed)
 	t.Run("account", i.account)
 }
@@ -216,6 +220,13 @@ func (i *importing) definition(t *testing.T) {
 		},
 		"spec.source.oci.platform in body should match": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
 			s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: "oci://registry.example.com/a:1", Platform: "../arm64"}}
+		},
+		"staging: only a file of source.http is copied into a volume": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "a"}}
+			s.Staging = &v1beta1.ImportStaging{Size: resource.MustParse("1Gi")}
+		},
+		"must be from 1Mi to 16Ti": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+			s.Staging = &v1beta1.ImportStaging{Size: resource.MustParse("1Ki")}
 		},
 		"must be a URL with the scheme http or https": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
 			s.Source.HTTP.URL = "https://user:password@example.com/a.ova"
@@ -424,6 +435,54 @@ func (i *importing) forbidden(t *testing.T, of *v1beta1.VirtualMachineTemplateIm
 	})
 }
 
+// staged: from a web server that sends no parts of a file, and of a compressed file, to a template that is ready, with the bytes of the disk.
+func (i *importing) staged(t *testing.T) {
+	var compressed bytes.Buffer
+	z := gzip.NewWriter(&compressed)
+	_, err := z.Write(i.file)
+	must(t, errors.Join(err, z.Close()))
+	for name, file := range map[string][]byte{"whole": i.file, "gzip": compressed.Bytes()} {
+		t.Run(name, func(t *testing.T) {
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if user, password, _ := r.BasicAuth(); user != "reader" || password != "s3cret" {
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				w.Header().Set("Content-Length", strconv.Itoa(len(file)))
+				_, _ = w.Write(file)
+			}))
+			t.Cleanup(web.Close)
+			named := metav1.ObjectMeta{Namespace: catalogue, Name: "staged-" + name}
+			must(t, i.Client().Create(t.Context(), &corev1.Secret{ObjectMeta: named, StringData: map[string]string{"accessKeyId": "reader", "secretKey": "s3cret"}}))
+			must(t, i.Client().Create(t.Context(), &rbacv1.Role{ObjectMeta: named, Rules: []rbacv1.PolicyRule{allow("get", "", "secrets", named.Name)}}))
+			must(t, i.Client().Create(t.Context(), &rbacv1.RoleBinding{
+				ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: named.Name},
+				Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.VirtwardNamespace, Name: controlplane.VirtwardImports}},
+			}))
+			made := i.of(named.Name, func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+				s.Source.HTTP.URL, s.Source.HTTP.SecretRef = web.URL+"/harbour.ova", named.Name
+				s.Verify, s.Checksum = v1beta1.ImportVerifyRequire, fmt.Sprintf("sha256:%x", sha256.Sum256(file))
+				s.Staging = &v1beta1.ImportStaging{Size: resource.MustParse("8Mi")}
+			})
+			must(t, i.Client().Create(t.Context(), made))
+			await.Until(t, func() error {
+				must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(made), made))
+				if !meta.IsStatusConditionTrue(made.Status.Conditions, v1beta1.RequestCompleted) {
+					return fmt.Errorf("the import is %+v; faults of the simulation: %q", made.Status, i.appliances.Faults())
+				}
+				return nil
+			})
+			if s := made.Status; !s.Source.Verified || s.Source.Size != int64(len(i.file)) || s.Staging == nil || !s.Staging.Complete || len(s.Disks) != 1 || len(s.Disks[0].Digests) != 1 {
+				t.Errorf("got the status %+v", s)
+			}
+			i.compare(t, i.appliances.Disk(named.Name+"-disk-1"))
+			if err := i.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: made.Status.Staging.Name}, &cdiv1beta1.DataVolume{}); !apierrors.IsNotFound(err) {
+				t.Errorf("the copy is left: %v", err)
+			}
+		})
+	}
+}
+
 // pushed: from an OVA that is a layer in a registry to a template that is ready, with the bytes of the disk. The registry needs ranges.
 func (i *importing) pushed(t *testing.T) {
 	registry := artifactstest.NewTLS(t)
@@ -544,7 +603,32 @@ func (i *importing) account(t *testing.T) {
 	if err := stolen.Create(t.Context(), claiming("permitted"), client.DryRunAll); err != nil {
 		t.Errorf("the pod of an import from a claim: %v", err)
 	}
+	staging := of.DeepCopy()
+	staging.Spec.Staging = &v1beta1.ImportStaging{Size: resource.MustParse("1Gi")}
+	copying := func(change ...func(*corev1.Pod)) *corev1.Pod {
+		made := imports.Pod(staging, &servers.Program{Image: image}, imports.StagerSuffix("0123"), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: imports.CopyName(staging)}})
+		for _, c := range change {
+			c(made)
+		}
+		return made
+	}
+	for name, object := range map[string]client.Object{"the pod that copies": copying(), "the volume of a copy": imports.Copy(staging)} {
+		if err := stolen.Create(t.Context(), object, client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	blank := func(name string) *cdiv1beta1.DataVolume {
+		made := imports.Copy(staging)
+		made.Name = name
+		return made
+	}
 	for name, object := range map[string]client.Object{
+		"an empty volume with another name": blank("data"),
+		"a copy with an account":            copying(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "admin" }),
+		"a copy into another claim":         copying(func(p *corev1.Pod) { p.Spec.Volumes[2].PersistentVolumeClaim.ClaimName = "permitted" }),
+		"a copy of another import": copying(func(p *corev1.Pod) {
+			p.Spec.Volumes[2].PersistentVolumeClaim.ClaimName = imports.Servers.Prefix + "0123456789"
+		}),
 		"a claim that no namespace permits":           claiming("data"),
 		"a claim of another namespace with this name": claiming("permitted", func(p *corev1.Pod) { p.Namespace = machines }),
 		"a claim that it could write": claiming("permitted", func(p *corev1.Pod) {

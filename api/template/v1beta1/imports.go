@@ -15,6 +15,8 @@ const (
 const (
 	// ReasonReadingSource: Virtward reads the descriptor of the appliance.
 	ReasonReadingSource = "ReadingSource"
+	// ReasonStaging: the file is copied into a volume.
+	ReasonStaging = "Staging"
 	// ReasonVerifying: Virtward reads the whole file and compares its digests.
 	ReasonVerifying = "Verifying"
 	// ReasonPreparing: the server of the disks is created.

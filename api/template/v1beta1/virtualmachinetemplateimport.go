@@ -1,6 +1,9 @@
 package v1beta1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // The bounds of the status of an import.
 const (
@@ -45,6 +48,7 @@ type VirtualMachineTemplateImport struct {
 // VirtualMachineTemplateImportSpec says what is imported, and how.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.source.oci) || !has(self.checksum) || size(self.checksum) == 0",message="checksum: name the digest of an artifact in source.oci.reference"
+// +kubebuilder:validation:XValidation:rule="!has(self.staging) || has(self.source.http)",message="staging: only a file of source.http is copied into a volume"
 type VirtualMachineTemplateImportSpec struct {
 	// Where the appliance is.
 	Source ImportSource `json:"source"`
@@ -94,6 +98,14 @@ type VirtualMachineTemplateImportSpec struct {
 	//
 	// +optional
 	Storage *ImportStorage `json:"storage,omitempty"`
+
+	// A volume that the OVA of source.http is copied into, if the web server
+	// sends no parts of the file, or if the file is compressed as a whole with
+	// gzip, bzip2 or zstd. Without it, such an import fails. Virtward deletes
+	// the volume when the disks are imported.
+	//
+	// +optional
+	Staging *ImportStaging `json:"staging,omitempty"`
 
 	// The instancetype of the template, in place of the CPU and the memory of
 	// the descriptor.
@@ -178,7 +190,8 @@ type ImportSource struct {
 // ImportHTTP is a file on a web server.
 type ImportHTTP struct {
 	// The URL of the OVA, with the scheme http or https and without
-	// credentials. The server must send parts of the file (Range).
+	// credentials. The server must send parts of the file (Range), unless
+	// spec.staging is set.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -308,6 +321,16 @@ type ImportStorage struct {
 	AccessMode string `json:"accessMode,omitempty"`
 }
 
+// ImportStaging is a volume for a copy of a file.
+type ImportStaging struct {
+	// The size of the volume, and the largest size of the OVA, decompressed,
+	// such as 20Gi. It counts in quotas. The class of storage is that of the
+	// volume.
+	//
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Ti')) <= 0",message="must be from 1Mi to 16Ti"
+	Size resource.Quantity `json:"size"`
+}
+
 // ImportInstancetype names an instancetype.
 type ImportInstancetype struct {
 	// The kind. By default, VirtualMachineClusterInstancetype.
@@ -359,6 +382,11 @@ type VirtualMachineTemplateImportStatus struct {
 	// +optional
 	Source *ImportedSource `json:"source,omitempty"`
 
+	// The copy of the file, if spec.staging is needed.
+	//
+	// +optional
+	Staging *ImportStaged `json:"staging,omitempty"`
+
 	// The part that is imported of all disks, such as 42%.
 	//
 	// +optional
@@ -397,7 +425,8 @@ type VirtualMachineTemplateImportStatus struct {
 
 // ImportedSource is the file that is imported.
 type ImportedSource struct {
-	// The size in bytes. That of an artifact is the sum of its layers.
+	// The size in bytes. That of an artifact is the sum of its layers, and
+	// that of a file which is copied into a volume is that of the copy.
 	Size int64 `json:"size"`
 
 	// The name of the OVA, if the artifact has one as a layer.
@@ -408,7 +437,8 @@ type ImportedSource struct {
 
 	// The digest of what the reference of an artifact names: an index, or a
 	// manifest. The import continues with it if the tag moves. Of a file, the
-	// SHA-256 digest, once Virtward has read all of it. That of a file in a claim
+	// SHA-256 digest, once Virtward has read all of it; of a compressed file,
+	// that of the compressed bytes. That of a file in a claim
 	// includes the zeros behind it, unless spec.checksum is a SHA-256 digest.
 	//
 	// +optional
@@ -423,7 +453,8 @@ type ImportedSource struct {
 
 	// What identifies this version of the file: its ETag or the time of its
 	// last change; the digest of the manifest of an artifact. That of a file of
-	// a claim depends on its size, its last change and its beginning.
+	// a claim, and that of a copy in a volume, depends on its size, its last
+	// change and its beginning.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -446,6 +477,26 @@ type ImportedSource struct {
 	//
 	// +optional
 	Verified bool `json:"verified,omitempty"`
+}
+
+// ImportStaged is the copy of a file in a volume.
+type ImportStaged struct {
+	// The name of the DataVolume, and of its claim.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// The compression of the file: gzip, bzip2, zstd, or empty for none. The
+	// copy is decompressed.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Compression string `json:"compression,omitempty"`
+
+	// Whether all of the file is copied.
+	//
+	// +optional
+	Complete bool `json:"complete,omitempty"`
 }
 
 // ImportDisk is a disk or a CD that is imported.

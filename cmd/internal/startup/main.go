@@ -1,6 +1,7 @@
 package startup
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -9,11 +10,27 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Main runs the command of a program until a signal ends it. The program exits with 1 after an error.
+// Exit is an error with the code that the program exits with.
+type Exit struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e *Exit) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Exit) Unwrap() error { return e.Err }
+
+// Main runs the command of a program until a signal ends it. The program exits with 1 after an error, or with the code of an Exit.
 func Main(command *cobra.Command) {
 	if err := command.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, command.Name()+":", err)
-		os.Exit(1)
+		code := 1
+		if exit := (*Exit)(nil); errors.As(err, &exit) {
+			code = exit.Code
+		}
+		os.Exit(code)
 	}
 }
 

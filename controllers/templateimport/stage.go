@@ -1,0 +1,106 @@
+package templateimport
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/ovf"
+	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/compressions"
+	"github.com/virtward/virtward/sources/web"
+	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/virtualimages"
+)
+
+// toStage is at the end of the message for a file that needs a copy.
+const toStage = ": set spec.staging.size, and Virtward copies it into a volume first"
+
+// headOfFile is how many bytes of a file tell its compression.
+const headOfFile = 512
+
+// needsCopy reports whether a file of a web server can only be read from its start. The error is that of opening it.
+func needsCopy(file *web.Ranged, err error) bool {
+	if err != nil {
+		return web.HasReason(err, web.ReasonNoRanges)
+	}
+	head := make([]byte, min(headOfFile, file.Size()))
+	_, err = file.ReadAt(head, 0)
+	return err == nil && compressions.IsReadable(virtualimages.Inspect(head, nil).Compressed)
+}
+
+// stage reads what the copy of a file needs. An error is a fault, or one of reading.
+func (s *LiveSource) stage(ctx context.Context, opened *web.Client, of *v1beta1.VirtualMachineTemplateImport, url string) (*Read, error) {
+	file, err := opened.Probe(ctx, url, false)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it is an Error for users
+	}
+	kind := virtualimages.Inspect(file.Head, nil).Compressed
+	if f := stageable(of, file, kind); f != nil {
+		return nil, f
+	}
+	if was := of.Status.Staging; was != nil && was.Compression != kind {
+		return nil, changed(of)
+	}
+	return &Read{
+		Stage:  &Stage{Compression: kind},
+		Origin: imports.Origin{URL: url, Size: max(0, file.Size), Authorities: opened.Authorities, Sources: s.Permitted},
+	}, nil
+}
+
+// stageable is why a file cannot be copied; nil if it can.
+func stageable(of *v1beta1.VirtualMachineTemplateImport, file *web.File, kind string) *imports.Fault {
+	fault := func(reason, format string, args ...any) *imports.Fault {
+		return &imports.Fault{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	staging := of.Spec.Staging
+	switch {
+	case kind != "" && !compressions.IsReadable(kind):
+		return fault(v1beta1.ReasonNotImportable, "spec.source.http: %s: the file is compressed with %s, which is not read: decompress it first", ovf.NotAnArchive, kind)
+	case kind == "" && !isArchive(file.Head):
+		return fault(v1beta1.ReasonNotImportable, "spec.source.http: %s: the file is not an OVA", ovf.NotAnArchive)
+	case staging == nil && kind != "":
+		return fault(v1beta1.ReasonNotImportable, "spec.source.http: %s: the file is compressed with %s%s", ovf.NotAnArchive, kind, toStage)
+	case staging == nil:
+		return fault(web.ReasonNoRanges, "spec.source.http: the server does not send ranges of the file%s", toStage)
+	case kind == "" && file.Size > staging.Size.Value():
+		return fault(v1beta1.ReasonInvalidConfiguration, "spec.staging.size: the file has %s: create the import again with a larger size", texts.Bytes(file.Size))
+	}
+	return nil
+}
+
+// isArchive reports whether a file begins as a tar does.
+func isArchive(head []byte) bool {
+	_, err := tar.NewReader(bytes.NewReader(head)).Next()
+	return err == nil
+}
+
+// Copied implements Source. Who can execute programs in the pod controls what it says, and it is shown only.
+func (s *LiveSource) Copied(ctx context.Context, at *Place) (*transfer.StageStatus, error) {
+	options, err := at.options()
+	if err != nil {
+		return nil, err
+	}
+	opened, err := web.New(*options)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it is an Error for users
+	}
+	defer opened.Close()
+	answer, err := opened.Probe(ctx, at.URL, false)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	status := &transfer.Status{}
+	if err := json.NewDecoder(io.LimitReader(bytes.NewReader(answer.Head), maxStatus)).Decode(status); err != nil {
+		return nil, fmt.Errorf("the status: %w", err)
+	}
+	return status.Stage, nil
+}
+
+// maxStatus bounds the status of a pod that copies, in bytes.
+const maxStatus = 4 << 10

@@ -1,0 +1,187 @@
+package stages
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/compressions"
+	"github.com/virtward/virtward/sources/web"
+)
+
+// diskImage is the file of CDI in a volume with a file system.
+const diskImage = "disk.img"
+
+// bufferBytes is the size of the buffer of a copy.
+const bufferBytes = 256 << 10
+
+// Copy copies a file. Create it with New.
+type Copy struct {
+	client *web.Client
+	plan   *transfer.Stage
+	folder string
+
+	done, total atomic.Int64
+}
+
+// New returns a copy that a valid plan names.
+func New(client *web.Client, plan *transfer.Stage, into *transfer.Volume) *Copy {
+	return &Copy{client: client, plan: plan, folder: into.Folder}
+}
+
+// Status is how far the copy is.
+func (c *Copy) Status() *transfer.StageStatus {
+	return &transfer.StageStatus{Done: c.done.Load(), Total: c.total.Load()}
+}
+
+// Run copies the file. The error is a *transfer.ExitError.
+func (c *Copy) Run(ctx context.Context) error {
+	to, err := open(c.folder)
+	if err == nil {
+		err = errors.Join(c.run(ctx, to), to.Close())
+	}
+	if err == nil {
+		return nil
+	}
+	return &transfer.ExitError{Code: codeOf(err), Err: err}
+}
+
+// unwritable is an error of the volume.
+type unwritable struct{ error }
+
+// Unwrap returns the cause.
+func (u unwritable) Unwrap() error { return u.error }
+
+// open empties the file of CDI, which must be a file and no link.
+func open(folder string) (*os.File, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, unwritable{err}
+	}
+	defer root.Close()
+	entry, err := root.Lstat(diskImage)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, unwritable{err}
+	case err == nil && !entry.Mode().IsRegular():
+		return nil, unwritable{errors.New(diskImage + " is not a file")}
+	}
+	to, err := root.OpenFile(diskImage, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o660)
+	if err != nil {
+		return nil, unwritable{err}
+	}
+	return to, nil
+}
+
+func (c *Copy) run(ctx context.Context, to *os.File) error {
+	file, err := c.client.Probe(ctx, c.plan.URL, false)
+	if err != nil {
+		return err //nolint:wrapcheck // Run says what failed
+	}
+	c.total.Store(max(0, file.Size))
+	if c.plan.Compression == "" && file.Size > c.plan.MaxBytes {
+		return compressions.ErrTooLarge
+	}
+	stream, err := c.client.Stream(ctx, file, "")
+	if err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	defer stream.Close()
+	if err := c.write(to, counted{stream, &c.done}); err != nil {
+		return err
+	}
+	if err := to.Sync(); err != nil {
+		return unwritable{err}
+	}
+	return nil
+}
+
+// write writes the content of the file.
+func (c *Copy) write(to *os.File, from io.Reader) error {
+	var content io.Reader = &limited{from, c.plan.MaxBytes}
+	if c.plan.Compression != "" {
+		opened, err := compressions.Open(c.plan.Compression, from, c.plan.MaxBytes, transfer.MaxWindow)
+		if err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+		defer opened.Close()
+		content = opened
+	}
+	buffer := make([]byte, bufferBytes)
+	for {
+		n, err := content.Read(buffer)
+		if n > 0 {
+			if _, failed := to.Write(buffer[:n]); failed != nil {
+				return unwritable{failed}
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			_, err = io.Copy(io.Discard, from) // what follows the compressed content, up to the size of the file
+			return err                         //nolint:wrapcheck // as above
+		case err != nil:
+			return err //nolint:wrapcheck // as above
+		}
+	}
+}
+
+// counted counts what is read.
+type counted struct {
+	io.Reader
+
+	bytes *atomic.Int64
+}
+
+// Read implements io.Reader.
+func (c counted) Read(into []byte) (int, error) {
+	n, err := c.Reader.Read(into)
+	c.bytes.Add(int64(n))
+	return n, err //nolint:wrapcheck // io.EOF must stay
+}
+
+// limited is a file of at most a number of bytes.
+type limited struct {
+	io.Reader
+
+	left int64
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(into []byte) (int, error) {
+	n, err := l.Reader.Read(into)
+	if l.left -= int64(n); l.left < 0 {
+		return 0, compressions.ErrTooLarge
+	}
+	return n, err //nolint:wrapcheck // as above
+}
+
+// codes are those of errors, in the order in which they are looked for.
+var codes = []struct {
+	is   func(error) bool
+	code transfer.StageExit
+}{
+	{is(compressions.ErrTooLarge), transfer.StageTooLarge},
+	{is(syscall.ENOSPC), transfer.StageTooLarge},
+	{is(syscall.EDQUOT), transfer.StageTooLarge},
+	{func(err error) bool { return errors.As(err, new(unwritable)) }, transfer.StageUnwritable},
+	{is(compressions.ErrWindow), transfer.StageWindow},
+	{is(compressions.ErrDamaged), transfer.StageDamaged},
+	{func(err error) bool { return web.HasReason(err, web.ReasonNotPermitted) }, transfer.StageNotPermitted},
+}
+
+func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+
+// codeOf is the code of an error.
+func codeOf(err error) transfer.StageExit {
+	for _, c := range codes {
+		if c.is(err) {
+			return c.code
+		}
+	}
+	return transfer.StageUnavailable
+}

@@ -1,0 +1,114 @@
+package stages_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/virtward/virtward/importserver/stages"
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/web"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRun holds what a copy writes over the file of CDI, and the codes of its errors.
+func TestRun(t *testing.T) {
+	content := bytes.Repeat([]byte("harbour light\n"), 1000)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := z.Write(content)
+	must(t, errors.Join(err, z.Close()))
+	whole := func(file []byte) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(file)))
+			_, _ = w.Write(file)
+		}
+	}
+	link := func(t *testing.T, folder string) {
+		must(t, os.Remove(filepath.Join(folder, "disk.img")))
+		must(t, os.Symlink("other", filepath.Join(folder, "disk.img")))
+	}
+	for name, test := range map[string]struct {
+		serve       http.HandlerFunc
+		prepare     func(*testing.T, string)
+		compression string
+		most        int64
+		code        transfer.StageExit
+	}{
+		"plain":   {serve: whole(content), most: 14_000},
+		"gzip":    {serve: whole(packed.Bytes()), compression: "gzip", most: 14_000},
+		"no file": {serve: whole(content), most: 14_000, prepare: func(t *testing.T, folder string) { must(t, os.Remove(filepath.Join(folder, "disk.img"))) }},
+		"without a size": {serve: func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(content[:7000])
+			_ = http.NewResponseController(w).Flush()
+			_, _ = w.Write(content[7000:])
+		}, most: 14_000},
+		"too large": {serve: whole(content), most: 13_999, code: transfer.StageTooLarge},
+		"too large without a size": {serve: func(w http.ResponseWriter, _ *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			_, _ = w.Write(content)
+		}, most: 13_999, code: transfer.StageTooLarge},
+		"a bomb":  {serve: whole(packed.Bytes()), compression: "gzip", most: 13_999, code: transfer.StageTooLarge},
+		"damaged": {serve: whole(content), compression: "zstd", most: 14_000, code: transfer.StageDamaged},
+		"a connection that breaks": {serve: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+			_, _ = w.Write(content[:1000])
+			panic(http.ErrAbortHandler)
+		}, most: 14_000, code: transfer.StageUnavailable},
+		"no such file": {serve: http.NotFound, most: 14_000, code: transfer.StageUnavailable},
+		"a redirect to another host": {serve: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
+		}, most: 14_000, code: transfer.StageNotPermitted},
+		"a link":    {serve: whole(content), most: 14_000, prepare: link, code: transfer.StageUnwritable},
+		"no folder": {serve: whole(content), most: 14_000, prepare: func(t *testing.T, folder string) { must(t, os.RemoveAll(folder)) }, code: transfer.StageUnwritable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(test.serve)
+			defer server.Close()
+			folder := filepath.Join(t.TempDir(), "volume")
+			must(t, os.Mkdir(folder, 0o700))
+			must(t, os.WriteFile(filepath.Join(folder, "disk.img"), make([]byte, 100_000), 0o600))
+			if test.prepare != nil {
+				test.prepare(t, folder)
+			}
+			client, err := web.New(web.Options{
+				Sources: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, Timeout: time.Minute, Stall: time.Minute, Pause: time.Millisecond,
+			})
+			must(t, err)
+			defer client.Close()
+			c := stages.New(client, &transfer.Stage{URL: server.URL, Compression: test.compression, MaxBytes: test.most}, &transfer.Volume{Folder: folder})
+			err = c.Run(t.Context())
+			var coded *transfer.ExitError
+			if test.code != 0 {
+				if !errors.As(err, &coded) || coded.Code != test.code {
+					t.Errorf("got %v, %+v", err, coded)
+				}
+				return
+			}
+			must(t, err)
+			got, err := os.ReadFile(filepath.Join(folder, "disk.img"))
+			must(t, err)
+			if !bytes.Equal(got, content) {
+				t.Errorf("got %d bytes", len(got))
+			}
+			if s := c.Status(); s.Done == 0 || s.Total != 0 && s.Done != s.Total {
+				t.Errorf("got the status %+v", s)
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package compressions
+
+import (
+	"compress/bzip2"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Why a content cannot be read. Errors of reading the compressed bytes are others.
+var (
+	// ErrDamaged means that the bytes are not those of the compression, or end early.
+	ErrDamaged = errors.New("the compressed file is damaged or truncated")
+	// ErrTooLarge means that the content has more bytes than are permitted.
+	ErrTooLarge = errors.New("the content of the compressed file is larger than permitted")
+	// ErrWindow means that zstd needs more memory than is permitted.
+	ErrWindow = errors.New("zstd needs a larger window than is permitted")
+)
+
+// The names of compressions.
+const (
+	Gzip  = "gzip"
+	Bzip2 = "bzip2"
+	Zstd  = "zstd"
+)
+
+// decoder returns the content of compressed bytes, and ends it.
+type decoder func(from io.Reader, window uint64) (content io.Reader, end func(), err error)
+
+// decoders are the compressions that can be read.
+var decoders = map[string]decoder{
+	Gzip: func(from io.Reader, _ uint64) (io.Reader, func(), error) {
+		z, err := gzip.NewReader(from)
+		return z, func() {}, err //nolint:wrapcheck // described
+	},
+	Bzip2: func(from io.Reader, _ uint64) (io.Reader, func(), error) {
+		return bzip2.NewReader(from), func() {}, nil
+	},
+	Zstd: func(from io.Reader, window uint64) (io.Reader, func(), error) {
+		z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
+		if err != nil {
+			return nil, nil, err //nolint:wrapcheck // described
+		}
+		return z, z.Close, nil
+	},
+}
+
+// Names are the compressions that can be read.
+func Names() []string { return []string{Bzip2, Gzip, Zstd} }
+
+// IsReadable reports whether files with a compression can be read.
+func IsReadable(name string) bool { return slices.Contains(Names(), name) }
+
+// Content is the content of a compressed file. Create it with Open, and close it.
+type Content struct {
+	from    *source
+	content io.Reader
+	end     func()
+	left    int64
+	failed  error
+}
+
+// Open returns the content of a file with one of the Names, of at most a number of bytes. The window bounds the memory of zstd, in bytes.
+func Open(name string, from io.Reader, most int64, window uint64) (*Content, error) {
+	open := decoders[name]
+	if open == nil {
+		return nil, fmt.Errorf("files that are compressed with %q are not read", name)
+	}
+	c := &Content{from: &source{Reader: from}, left: most}
+	var err error
+	if c.content, c.end, err = open(c.from, window); err != nil {
+		return nil, c.describe(err)
+	}
+	return c, nil
+}
+
+// Read implements io.Reader. The error in place of io.EOF is one of the package, or that of reading the compressed bytes.
+func (c *Content) Read(into []byte) (int, error) {
+	if c.failed != nil {
+		return 0, c.failed
+	}
+	n, err := c.content.Read(into)
+	if c.left -= int64(n); c.left < 0 {
+		c.failed = ErrTooLarge
+		return 0, c.failed
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) || c.from.err != nil {
+			err = c.describe(err)
+		}
+		c.failed = err
+	}
+	return n, err //nolint:wrapcheck // io.EOF must stay
+}
+
+// Close ends the content.
+func (c *Content) Close() { c.end() }
+
+// describe is the error of the compressed bytes, or one of the package.
+func (c *Content) describe(err error) error {
+	switch {
+	case c.from.err != nil:
+		return c.from.err
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return ErrWindow
+	}
+	return ErrDamaged
+}
+
+// source remembers an error of reading: those of decoders are of the file.
+type source struct {
+	io.Reader
+
+	err error
+}
+
+// Read implements io.Reader.
+func (s *source) Read(into []byte) (int, error) {
+	n, err := s.Reader.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err //nolint:wrapcheck // io.EOF must stay
+}

@@ -1,0 +1,89 @@
+package compressions_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/hex"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/virtward/virtward/sources/compressions"
+)
+
+// window is more than what all but one of the files of the tests need.
+const window = 1 << 20
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func gzipped(t *testing.T, content string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, err := z.Write([]byte(content))
+	must(t, errors.Join(err, z.Close()))
+	return out.Bytes()
+}
+
+func zstandard(t *testing.T, content []byte, options ...zstd.EOption) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z, err := zstd.NewWriter(&out, options...)
+	must(t, err)
+	_, err = z.Write(content)
+	must(t, errors.Join(err, z.Close()))
+	return out.Bytes()
+}
+
+// TestOpen holds what is read of each compression, and why it ends.
+func TestOpen(t *testing.T) {
+	text := "quay quay quay"
+	bzip, err := hex.DecodeString("425a6839314159265359d680a58f0000029180400020002220200021b44f506681897444f177245385090d680a58f0")
+	must(t, err)
+	broken := errors.New("broken")
+	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
+	for name, test := range map[string]struct {
+		kind string
+		from io.Reader
+		most int64
+		want string
+		err  error
+	}{
+		"gzip":                    {"gzip", bytes.NewReader(gzipped(t, text)), 14, text, nil},
+		"gzip in two parts":       {"gzip", bytes.NewReader(append(gzipped(t, "quay "), gzipped(t, "quay quay")...)), 14, text, nil},
+		"zstd":                    {"zstd", bytes.NewReader(zstandard(t, []byte(text))), 14, text, nil},
+		"not gzip":                {"gzip", bytes.NewReader([]byte(text)), 14, "", compressions.ErrDamaged},
+		"not bzip2":               {"bzip2", bytes.NewReader([]byte(text)), 14, "", compressions.ErrDamaged},
+		"bzip2":                   {"bzip2", bytes.NewReader(bzip), 14, text, nil},
+		"damaged bzip2":           {"bzip2", bytes.NewReader(bzip[:len(bzip)-4]), 14, "", compressions.ErrDamaged},
+		"not zstd":                {"zstd", bytes.NewReader([]byte(text)), 14, "", compressions.ErrDamaged},
+		"truncated":               {"gzip", bytes.NewReader(gzipped(t, text)[:20]), 14, "", compressions.ErrDamaged},
+		"too large":               {"gzip", bytes.NewReader(gzipped(t, text)), 13, "", compressions.ErrTooLarge},
+		"a connection that ends":  {"gzip", iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader(gzipped(t, text)))), 14, "", iotest.ErrTimeout},
+		"a connection that fails": {"zstd", io.MultiReader(bytes.NewReader(zstandard(t, []byte(text))[:8]), iotest.ErrReader(broken)), 14, "", broken},
+		"a large window":          {"zstd", bytes.NewReader(zstandard(t, large, zstd.WithWindowSize(4<<20))), 1 << 30, "", compressions.ErrWindow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []byte
+			content, err := compressions.Open(test.kind, test.from, test.most, window)
+			if err == nil {
+				got, err = io.ReadAll(content)
+				content.Close()
+			}
+			if !errors.Is(err, test.err) || test.err == nil && string(got) != test.want {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+	if _, err := compressions.Open("xz", bytes.NewReader(nil), 1, window); err == nil || err.Error() != `files that are compressed with "xz" are not read` {
+		t.Errorf("got %v", err)
+	}
+}
