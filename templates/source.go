@@ -43,6 +43,9 @@ func SourceOf(template *v1beta1.VirtualMachineTemplate, of *v1beta1.VirtualMachi
 		return nil, fmt.Sprintf("the template was changed after the import %s created it", name)
 	}
 	s := of.Status.Source
+	if of.Status.Staging != nil && !s.Verified {
+		return nil, fmt.Sprintf("the import %s read a copy of the file, in a volume that users can write: import it with a checksum or with verify: Require", name)
+	}
 	source = &v1beta1.TemplateSource{Digest: s.Digest, Verified: s.Verified, Signer: s.Signer, Import: of.Name}
 	source.Kind, source.Reference = referenceOf(&of.Spec.Source)
 	if source.Kind == "" {

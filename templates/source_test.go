@@ -71,6 +71,12 @@ func TestSourceOf(t *testing.T) {
 		"an import without a source": {func(_ *v1beta1.VirtualMachineTemplate, of *v1beta1.VirtualMachineTemplateImport) {
 			of.Status.Source = nil
 		}, "an earlier release made the import first"},
+		"a copy that was not verified": {func(_ *v1beta1.VirtualMachineTemplate, of *v1beta1.VirtualMachineTemplateImport) {
+			of.Status.Staging, of.Status.Source.Verified = &v1beta1.ImportStaged{}, false
+		}, "the import first read a copy of the file, in a volume that users can write"},
+		"a copy that was verified": {func(_ *v1beta1.VirtualMachineTemplate, of *v1beta1.VirtualMachineTemplateImport) {
+			of.Status.Staging = &v1beta1.ImportStaged{}
+		}, ""},
 		"another kind": {func(_ *v1beta1.VirtualMachineTemplate, of *v1beta1.VirtualMachineTemplateImport) {
 			of.Spec.Source = v1beta1.ImportSource{Upload: &v1beta1.ImportUpload{}}
 		}, "the import first has a source of an unknown kind"},

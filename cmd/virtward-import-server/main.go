@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -130,13 +131,13 @@ func (o *options) run(ctx context.Context) error {
 	}
 	log.Info("starting", "version", version, "address", listening.Listener.Addr().String(), "disks", len(plan.Disks))
 	if copying != nil {
-		return stage(ctx, copying, listening.Start)
+		return stage(ctx, log, copying, listening.Start)
 	}
 	return listening.Start(ctx)
 }
 
 // stage copies a file while a server tells how far it is, and ends the server.
-func stage(ctx context.Context, copying *stages.Copy, serve func(context.Context) error) error {
+func stage(ctx context.Context, log logr.Logger, copying *stages.Copy, serve func(context.Context) error) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	copied := make(chan error, 1)
@@ -150,6 +151,10 @@ func stage(ctx context.Context, copying *stages.Copy, serve func(context.Context
 	var coded *transfer.ExitError
 	if errors.As(err, &coded) {
 		return &startup.Exit{Code: int(coded.Code), Err: err}
+	}
+	if err == nil && served != nil { // the copy is complete, whatever client is still connected
+		log.Error(served, "the server of the progress ended with an error")
+		return nil
 	}
 	return errors.Join(err, served)
 }

@@ -17,6 +17,8 @@ import (
 const (
 	// maxReadings and maxVerifications bound the appliances that are read at the same time.
 	maxReadings, maxVerifications = 2, 8
+	// maxPolls bounds the requests at the same time for the progress of copies.
+	maxPolls = 2
 	// maxHeld bounds the readings whose results are not used yet, and maxHeldOfOne those of one namespace: a namespace with slow sources
 	// does not take the places of others.
 	maxHeld, maxHeldOfOne = 16, 2
@@ -55,6 +57,10 @@ func WorstCase() []memory.Bound {
 		{
 			Name: "templateimport/readings", Subject: "descriptors that are read", Bytes: maxReadings * (max(ofDescriptor, ofArtifact) + perConnection + credentials.MaxAuthorities),
 			Reason: fmt.Sprintf("%d at the same time; a descriptor has at most 4 MiB, and needs up to %d times as much; 4 MiB of its file are kept. An artifact with its signature needs about as much", maxReadings, parsed),
+		},
+		{
+			Name: "templateimport/polls", Subject: "progress of copies", Bytes: maxPolls * perConnection,
+			Reason: fmt.Sprintf("%d requests at the same time", maxPolls),
 		},
 		{
 			Name: "templateimport/results", Subject: "results of readings", Bytes: maxHeld * (imports.MaxTemplate + ovf.MaxFiles*perFile + credentials.MaxAuthorities),

@@ -121,6 +121,9 @@ func (o *observed) through(d decision) decision {
 	if !o.isMounted() || d.need == reading && o.held {
 		return d
 	}
+	if o.claim == nil {
+		return failed(v1beta1.ReasonSourceChanged, "the volume with the file is deleted: create the import again")
+	}
 	first := decision{progress: working(v1beta1.ReasonReadingSource, "the pod that reads PersistentVolumeClaim "+o.claim.Name+" is created"), after: startInterval}
 	switch {
 	case o.pod == nil && o.full:

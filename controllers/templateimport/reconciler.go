@@ -60,6 +60,8 @@ type Reconciler struct {
 	// readings and verifications have the UIDs of the imports as keys.
 	readings      *transfers.Pool[*Read]
 	verifications *transfers.Pool[*verification]
+	// polls ask pods how far their copies are.
+	polls *transfers.Pool[*transfer.StageStatus]
 
 	mu sync.Mutex
 	// held are the namespaces of the imports with a reading, by the UID, and uids the UIDs of the keys.
@@ -74,6 +76,7 @@ func New(ctx context.Context, options Options) *Reconciler {
 		keys:          keys{of: map[types.UID]key{}},
 		readings:      transfers.New[*Read](ctx, transfers.Limits{Running: maxReadings, Namespace: 1}),
 		verifications: transfers.New[*verification](ctx, transfers.Limits{Running: maxVerifications, Namespace: 2}),
+		polls:         transfers.New[*transfer.StageStatus](ctx, transfers.Limits{Running: maxPolls, Namespace: 1}),
 		kept: &kept{Client: options.Client, Owner: Owner, Tell: options.Tell, Status: func(r *v1beta1.VirtualMachineTemplateImport) *v1beta1.VirtualMachineTemplateImportStatus {
 			return &r.Status
 		}},
@@ -334,6 +337,7 @@ func (r *Reconciler) hold(uid types.UID, namespace string) bool {
 
 // forget ends the reading of an import, and gives its place to another one.
 func (r *Reconciler) forget(uid types.UID) bool {
+	r.polls.Forget(string(uid))
 	if !r.readings.Forget(string(uid)) {
 		return false
 	}

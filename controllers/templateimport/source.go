@@ -55,15 +55,13 @@ const sha256Prefix = "sha256:"
 
 // Read is what was read of an appliance.
 type Read struct {
-	// Outcome is nil with Stage and with Copied.
+	// Outcome is nil with Stage.
 	Outcome *imports.Outcome
 	Origin  imports.Origin
 	// Texts are the SHA-256 digests of the descriptor and of other texts of an appliance, by their names.
 	Texts map[string]string
 	// Stage is set if the file must be copied before.
 	Stage *Stage
-	// Copied is how far a copy is.
-	Copied *transfer.StageStatus
 }
 
 // The bounds of a reading: of each connection, of the time without a byte, and of the whole.
@@ -251,21 +249,46 @@ func (s *LiveSource) verifyFile(ctx context.Context, of *v1beta1.VirtualMachineT
 	return &Verified{Digest: sha256Prefix + hex.EncodeToString(sum.Sum(nil)), Files: files}, err
 }
 
-// decompressed reads an OVA to its end, which is compressed if the import has a copy of a compressed one, and returns the digests of files.
+// decompressed reads an OVA to its end, which is compressed if the import has a copy of a compressed one, and returns the digests of files. An
+// OVA that was copied has exactly the size of the copy: a server can send another one, without an end.
 func decompressed(of *v1beta1.VirtualMachineTemplateImport, file io.Reader, digests map[string]string) (map[string]string, error) {
-	if of.Status.Staging == nil || of.Status.Staging.Compression == "" {
+	if of.Status.Staging == nil {
 		return whole(file, digests)
 	}
-	content, err := compressions.Open(of.Status.Staging.Compression, file, of.Spec.Staging.Size.Value(), transfer.MaxWindow)
+	size := of.Status.Source.Size
+	exact := &exactReader{Reader: file, left: size, err: changed(of)}
+	if of.Status.Staging.Compression == "" {
+		return whole(exact, digests)
+	}
+	content, err := compressions.Open(of.Status.Staging.Compression, file, size, transfer.MaxWindow)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // described
 	}
 	defer content.Close()
-	files, err := whole(content, digests)
-	if err == nil { // what follows the compressed content
-		_, err = io.Copy(io.Discard, file)
+	exact.Reader = content
+	files, err := whole(exact, digests)
+	if err == nil {
+		err = content.Finish()
 	}
 	return files, err //nolint:wrapcheck // it is an Error for users
+}
+
+// exactReader reads a content that has exactly a number of bytes. Another size is an error.
+type exactReader struct {
+	io.Reader
+
+	left int64
+	err  error
+}
+
+// Read implements io.Reader.
+func (e *exactReader) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
+	e.left -= int64(n)
+	if e.left < 0 || e.left > 0 && errors.Is(err, io.EOF) {
+		return 0, e.err
+	}
+	return n, err //nolint:wrapcheck // io.EOF must stay
 }
 
 // whole reads an OVA to its end, and returns the digests of files.

@@ -155,27 +155,25 @@ const copiedInto = " of the file are copied into "
 
 // copies asks the pod how far it is, if this process has created it. Others know only that it runs.
 func (r *Reconciler) copies(o *observed, d *decision) {
-	uid := o.request.UID
+	uid := string(o.request.UID)
 	if o.key.suffix != o.suffix() || !diskservers.Listens(o.pod) {
 		d.need = nothing
 		return
 	}
-	task, known := r.readings.Get(string(uid))
+	task, known := r.polls.Get(uid)
 	switch {
-	case !known && !r.hold(uid, o.request.Namespace):
 	case !known:
 		at := o.at(imports.StatusURL(o.request.Namespace, o.key.suffix))
-		_ = r.readings.Start(string(uid), o.request.Namespace, func(ctx context.Context, _ *transfers.Progress) (*Read, error) { // another try follows
-			copied, err := r.Source.Copied(ctx, at)
-			return &Read{Copied: copied}, err //nolint:wrapcheck // it is not shown
+		_ = r.polls.Start(uid, o.request.Namespace, func(ctx context.Context, _ *transfers.Progress) (*transfer.StageStatus, error) { // another try follows
+			return r.Source.Copied(ctx, at)
 		}, nil)
 		d.after = readingInterval
 	case !task.Ended:
 		d.after = readingInterval
 	default:
-		r.forget(uid)
-		if task.Err == nil && task.Result.Copied != nil {
-			d.progress.Message = copiedText(task.Result.Copied) + copiedInto + "DataVolume " + o.request.Namespace + "/" + o.staging().Name
+		r.polls.Forget(uid)
+		if task.Err == nil {
+			d.progress.Message = copiedText(task.Result) + copiedInto + "DataVolume " + o.request.Namespace + "/" + o.staging().Name
 		}
 	}
 }

@@ -238,6 +238,16 @@ func TestStagingEnds(t *testing.T) {
 			must(t, c.server.Create(t.Context(), &cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: imports.CopyName(c.stored(t))}, Spec: cdiv1beta1.DataVolumeSpec{Source: &cdiv1beta1.DataVolumeSource{}}}))
 		}, reason: v1beta1.ReasonNameTaken, message: "exists, and is not of this import", left: []string{"DataVolume of nothing"}},
 		"a copy with another descriptor": {file: good, change: require, prepare: func(t *testing.T, c *cluster) { c.forges(t, other) }, reason: v1beta1.ReasonSourceChanged, message: "the file at the URL, or its copy in the volume, is not the one"},
+		"a larger file for the controller": {file: good, change: require, prepare: func(t *testing.T, c *cluster) {
+			c.drive(t, unbounded(), func() bool { s := c.stored(t).Status.Staging; return s != nil && s.Complete })
+			larger := append(bytes.Clone(good), 0)
+			c.file.Store(&larger)
+		}, reason: v1beta1.ReasonSourceChanged, message: "the file at the URL, or its copy in the volume, is not the one"},
+		"a bomb for the controller": {file: gzipped(t, good), change: require, prepare: func(t *testing.T, c *cluster) {
+			c.drive(t, unbounded(), func() bool { s := c.stored(t).Status.Staging; return s != nil && s.Complete })
+			larger := gzipped(t, append(bytes.Clone(good), make([]byte, 1<<20)...))
+			c.file.Store(&larger)
+		}, reason: v1beta1.ReasonSourceChanged, message: "the file at the URL, or its copy in the volume, is not the one"},
 		"a copy that is deleted": {file: good, prepare: func(t *testing.T, c *cluster) {
 			c.phase = cdiv1beta1.ImportInProgress
 			c.drive(t, unbounded(), func() bool { return c.stored(t).Status.Progress == "25%" })

@@ -104,13 +104,14 @@ func (c *Copy) run(ctx context.Context, to *os.File) error {
 // write writes the content of the file.
 func (c *Copy) write(to *os.File, from io.Reader) error {
 	var content io.Reader = &limited{from, c.plan.MaxBytes}
+	finish := func() error { return nil }
 	if c.plan.Compression != "" {
 		opened, err := compressions.Open(c.plan.Compression, from, c.plan.MaxBytes, transfer.MaxWindow)
 		if err != nil {
 			return err //nolint:wrapcheck // as above
 		}
 		defer opened.Close()
-		content = opened
+		content, finish = opened, opened.Finish
 	}
 	buffer := make([]byte, bufferBytes)
 	for {
@@ -122,8 +123,7 @@ func (c *Copy) write(to *os.File, from io.Reader) error {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			_, err = io.Copy(io.Discard, from) // what follows the compressed content, up to the size of the file
-			return err                         //nolint:wrapcheck // as above
+			return finish() // what follows the compressed content, up to the size of the file
 		case err != nil:
 			return err //nolint:wrapcheck // as above
 		}

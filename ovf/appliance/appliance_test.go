@@ -344,6 +344,24 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
+// sparse is the member of an archive that has 4 EiB of zeros, and needs no byte for them.
+func sparse(t *testing.T, name string) []byte {
+	t.Helper()
+	records := ""
+	for _, r := range []string{"GNU.sparse.major=0", "GNU.sparse.minor=1", "GNU.sparse.numblocks=0", "GNU.sparse.realsize=4611686018427387904"} {
+		records += fmt.Sprintf("%d %s\n", len(r)+4, r) // two digits, a space and the end of the line
+	}
+	header := archive(t, entry{name: "pax", text: records})[:1024]
+	header[156] = tar.TypeXHeader
+	copy(header[148:156], "        ")
+	sum := 0
+	for _, b := range header[:512] {
+		sum += int(b)
+	}
+	copy(header[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	return append(header, archive(t, entry{name: name})[:512]...)
+}
+
 // TestDigests holds the digests of files, and that those of a manifest are compared.
 func TestDigests(t *testing.T) {
 	old := sha1.Sum([]byte("disk")) //nolint:gosec // of an old manifest
@@ -361,6 +379,8 @@ func TestDigests(t *testing.T) {
 		"no such file":           {data, map[string]string{"c": ""}, "the archive ends before the file"},
 		"a damaged archive":      {[]byte(strings.Repeat("x", 1024)), map[string]string{"c": ""}, "the archive is damaged"},
 		"a truncated archive":    {data[:1200], map[string]string{"a.vmdk": "", "b.iso": ""}, "unexpected EOF"},
+		"a sparse file":          {sparse(t, "a.vmdk"), map[string]string{"a.vmdk": ""}, "the archive has a sparse file"},
+		"a sparse file before":   {append(sparse(t, "x"), data...), map[string]string{"a.vmdk": ""}, "the archive has a sparse file"},
 		"the name of a folder":   {archive(t, entry{name: "c", kind: tar.TypeDir}), map[string]string{"c": ""}, "the archive ends before the file"},
 		"the first of two files": {archive(t, entry{name: "a.vmdk", text: "disk"}, entry{name: "a.vmdk", text: "other"}), map[string]string{"a.vmdk": ""}, ""},
 	} {

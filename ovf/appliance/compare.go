@@ -33,6 +33,10 @@ func Digests(archive io.Reader, files map[string]string) (map[string]string, err
 		case members >= 2*ovf.MaxFiles:
 			return nil, rejection(ovf.LimitExceeded, header.Name, "the archive has too many entries", "remove files")
 		}
+		// A sparse file has as many zeros as its header says, and needs no bytes for them.
+		if found := checkMember(header); found != nil {
+			return nil, found
+		}
 		name := strings.TrimPrefix(header.Name, "./")
 		wanted, listed := left[name]
 		if !listed || header.Typeflag != tar.TypeReg {

@@ -64,13 +64,17 @@ type Content struct {
 	failed  error
 }
 
-// Open returns the content of a file with one of the Names, of at most a number of bytes. The window bounds the memory of zstd, in bytes.
+// overhead is how many bytes more than its content a compressed file may have.
+const overhead = 1 << 20
+
+// Open returns the content of a file with one of the Names, of at most a number of bytes, and of as many compressed bytes and a MiB: the
+// parts of a file can have no content, and be without an end. The window bounds the memory of zstd, in bytes.
 func Open(name string, from io.Reader, most int64, window uint64) (*Content, error) {
 	open := decoders[name]
 	if open == nil {
 		return nil, fmt.Errorf("files that are compressed with %q are not read", name)
 	}
-	c := &Content{from: &source{Reader: from}, left: most}
+	c := &Content{from: &source{Reader: from, left: most + overhead}, left: most}
 	var err error
 	if c.content, c.end, err = open(c.from, window); err != nil {
 		return nil, c.describe(err)
@@ -97,6 +101,12 @@ func (c *Content) Read(into []byte) (int, error) {
 	return n, err //nolint:wrapcheck // io.EOF must stay
 }
 
+// Finish reads what follows the content, which no decoder has read.
+func (c *Content) Finish() error {
+	_, err := io.Copy(io.Discard, c.from)
+	return err //nolint:wrapcheck // one of the package, or of reading the compressed bytes
+}
+
 // Close ends the content.
 func (c *Content) Close() { c.end() }
 
@@ -111,16 +121,20 @@ func (c *Content) describe(err error) error {
 	return ErrDamaged
 }
 
-// source remembers an error of reading: those of decoders are of the file.
+// source bounds the compressed bytes, and remembers an error of reading: those of decoders are of the file.
 type source struct {
 	io.Reader
 
-	err error
+	left int64
+	err  error
 }
 
 // Read implements io.Reader.
 func (s *source) Read(into []byte) (int, error) {
 	n, err := s.Reader.Read(into)
+	if s.left -= int64(n); s.left < 0 {
+		n, err = 0, ErrTooLarge
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}

@@ -43,6 +43,18 @@ func zstandard(t *testing.T, content []byte, options ...zstd.EOption) []byte {
 	return out.Bytes()
 }
 
+// endless repeats a part of a file.
+type endless struct {
+	part []byte
+	at   int
+}
+
+func (e *endless) Read(into []byte) (int, error) {
+	n := copy(into, e.part[e.at:])
+	e.at = (e.at + n) % len(e.part)
+	return n, nil
+}
+
 // TestOpen holds what is read of each compression, and why it ends.
 func TestOpen(t *testing.T) {
 	text := "quay quay quay"
@@ -66,6 +78,7 @@ func TestOpen(t *testing.T) {
 		"damaged bzip2":           {"bzip2", bytes.NewReader(bzip[:len(bzip)-4]), 14, "", compressions.ErrDamaged},
 		"not zstd":                {"zstd", bytes.NewReader([]byte(text)), 14, "", compressions.ErrDamaged},
 		"truncated":               {"gzip", bytes.NewReader(gzipped(t, text)[:20]), 14, "", compressions.ErrDamaged},
+		"empty parts, no end":     {"gzip", &endless{part: gzipped(t, "")}, 14, "", compressions.ErrTooLarge},
 		"too large":               {"gzip", bytes.NewReader(gzipped(t, text)), 13, "", compressions.ErrTooLarge},
 		"a connection that ends":  {"gzip", iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader(gzipped(t, text)))), 14, "", iotest.ErrTimeout},
 		"a connection that fails": {"zstd", io.MultiReader(bytes.NewReader(zstandard(t, []byte(text))[:8]), iotest.ErrReader(broken)), 14, "", broken},
