@@ -34,6 +34,7 @@ import (
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/test/kills"
 )
 
 // nodes run the pods of claims in this process: each serves a folder with the key of its Secret, at an address of its own.
@@ -202,11 +203,17 @@ func TestClaim(t *testing.T) {
 	if text := fmt.Sprint(pod, c.stored(t), c.told); strings.Contains(text, string(token(t, c))) {
 		t.Error("an object that others can read has the token")
 	}
+	c.endsWhole(t, all)
+}
+
+// endsWhole imports the disk, and holds that the import completes and leaves the template and its volume.
+func (c *cluster) endsWhole(t *testing.T, connection *kills.Connection) {
+	t.Helper()
 	dv := &cdiv1beta1.DataVolume{}
 	must(t, c.server.Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "quay-disk-1"}, dv))
 	dv.Status.Phase = cdiv1beta1.Succeeded
 	must(t, c.server.Status().Update(t.Context(), dv))
-	c.drive(t, all)
+	c.drive(t, connection)
 	if diff := cmp.Diff(whole, c.left(t)); diff != "" || c.completed(t).Status != metav1.ConditionTrue {
 		t.Errorf("%+v, afterwards (-want +got):\n%s", c.completed(t), diff)
 	}

@@ -5,8 +5,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/ovf"
@@ -96,11 +96,11 @@ func (s *LiveSource) Copied(ctx context.Context, at *Place) (*transfer.StageStat
 		return nil, err //nolint:wrapcheck // as above
 	}
 	status := &transfer.Status{}
-	if err := json.NewDecoder(io.LimitReader(bytes.NewReader(answer.Head), maxStatus)).Decode(status); err != nil {
+	if err := json.Unmarshal(answer.Head, status); err != nil {
 		return nil, fmt.Errorf("the status: %w", err)
+	}
+	if status.Stage == nil {
+		return nil, errors.New("the status has no copy")
 	}
 	return status.Stage, nil
 }
-
-// maxStatus bounds the status of a pod that copies, in bytes.
-const maxStatus = 4 << 10

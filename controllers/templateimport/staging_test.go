@@ -3,8 +3,12 @@ package templateimport_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/templateimport"
 	"github.com/virtward/virtward/importserver/stages"
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
@@ -134,13 +139,7 @@ func TestStaging(t *testing.T) {
 			if s := status.Source; !s.Verified || s.Size != int64(len(file)) || s.Digest != "sha256:"+sumOf(string(test.file)) || status.Staging.Compression != test.compression || len(status.Disks[0].Digests) != 1 {
 				t.Errorf("got the status %+v, %+v, %+v", s, status.Staging, status.Disks)
 			}
-			must(t, c.server.Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "quay-disk-1"}, volume))
-			volume.Status.Phase = cdiv1beta1.Succeeded
-			must(t, c.server.Status().Update(t.Context(), volume))
-			c.drive(t, all)
-			if diff := cmp.Diff(whole, c.left(t)); diff != "" || c.completed(t).Status != metav1.ConditionTrue {
-				t.Errorf("%+v, afterwards (-want +got):\n%s", c.completed(t), diff)
-			}
+			c.endsWhole(t, all)
 			if text := strings.Join(c.told, "\n"); strings.Count(text, "Normal Staging: ") != 1 {
 				t.Errorf("events:\n%s", text)
 			}
@@ -276,6 +275,28 @@ func TestStagingEnds(t *testing.T) {
 				t.Errorf("left (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestCopied holds what is believed of a pod that says how far its copy is: who can execute programs in it controls that.
+func TestCopied(t *testing.T) {
+	for answer, want := range map[string]*transfer.StageStatus{
+		`{"disks":[],"stage":{"done":5,"total":7}}`: {Done: 5, Total: 7},
+		`{"disks":[]}`:   nil,
+		`{"stage":null}`: nil,
+		`[]`:             nil,
+		strings.Repeat(" ", 1<<20) + `{"stage":{"done":1}}`: nil,
+	} {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+		t.Cleanup(server.Close)
+		at := &templateimport.Place{
+			URL: server.URL + transfer.PathStatus, Address: server.Listener.Addr().String(), Token: "token",
+			Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		}
+		got, err := (&templateimport.LiveSource{}).Copied(t.Context(), at)
+		if diff := cmp.Diff(want, got); diff != "" || (err == nil) != (want != nil) {
+			t.Errorf("%.60s: %v (-want +got):\n%s", answer, err, diff)
+		}
 	}
 }
 
