@@ -1,16 +1,13 @@
 package appliances
 
 import (
-	"compress/bzip2"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/virtward/virtward/cli/scratch"
 	"github.com/virtward/virtward/cli/uploadproxy"
+	"github.com/virtward/virtward/sources/compressions"
 	"github.com/virtward/virtward/virtualimages"
 )
 
@@ -29,35 +26,24 @@ func (f *File) Decompress(through func(io.Reader) io.Reader) error {
 	}
 	kind := virtualimages.Inspect(head, nil).Compressed
 	source := through(io.NewSectionReader(f, 0, f.Size))
-	var content io.Reader
-	var err error
-	switch kind {
-	case "gzip":
-		content, err = gzip.NewReader(source)
-	case "bzip2":
-		content = bzip2.NewReader(source)
-	case "zstd":
-		var z *zstd.Decoder
-		if z, err = zstd.NewReader(source, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(1)); err == nil {
-			defer z.Close()
-			content = z
-		}
-	default:
+	if !compressions.IsReadable(kind) {
 		return nil
 	}
+	content, err := compressions.Open(kind, source, maxDecompressed, maxWindow)
 	if err != nil {
 		return fmt.Errorf("%s: the archive is not compressed with %s, although it begins so", f.Name(), kind)
 	}
+	defer content.Close()
 	to, err := scratch.New()
 	if err != nil {
 		return err //nolint:wrapcheck // it names the folder
 	}
-	n, err := io.Copy(to, io.LimitReader(content, maxDecompressed+1))
+	_, err = io.Copy(to, content)
 	switch {
+	case errors.Is(err, compressions.ErrTooLarge):
+		err = fmt.Errorf("%s: the decompressed archive has more than %d GiB", f.Name(), maxDecompressed>>30)
 	case err != nil:
 		err = fmt.Errorf("%s: decompressing the archive into a temporary file: %w", f.Name(), err)
-	case n > maxDecompressed:
-		err = fmt.Errorf("%s: the decompressed archive has more than %d GiB", f.Name(), maxDecompressed>>30)
 	default:
 		err = f.Unchanged()
 	}

@@ -148,10 +148,6 @@ func stage(ctx context.Context, log logr.Logger, copying *stages.Copy, serve fun
 	served := serve(ctx)
 	end()
 	err := <-copied
-	var coded *transfer.ExitError
-	if errors.As(err, &coded) {
-		return &startup.Exit{Code: int(coded.Code), Err: err}
-	}
 	if err == nil && served != nil { // the copy is complete, whatever client is still connected
 		log.Error(served, "the server of the progress ended with an error")
 		return nil

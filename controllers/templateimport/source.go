@@ -256,17 +256,12 @@ func decompressed(of *v1beta1.VirtualMachineTemplateImport, file io.Reader, dige
 		return whole(file, digests)
 	}
 	size := of.Status.Source.Size
-	exact := &exactReader{Reader: file, left: size, err: changed(of)}
-	if of.Status.Staging.Compression == "" {
-		return whole(exact, digests)
-	}
 	content, err := compressions.Open(of.Status.Staging.Compression, file, size, transfer.MaxWindow)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // described
 	}
 	defer content.Close()
-	exact.Reader = content
-	files, err := whole(exact, digests)
+	files, err := whole(&exactReader{Reader: content, left: size, err: changed(of)}, digests)
 	if err == nil {
 		err = content.Finish()
 	}

@@ -103,16 +103,11 @@ func (c *Copy) run(ctx context.Context, to *os.File) error {
 
 // write writes the content of the file.
 func (c *Copy) write(to *os.File, from io.Reader) error {
-	var content io.Reader = &limited{from, c.plan.MaxBytes}
-	finish := func() error { return nil }
-	if c.plan.Compression != "" {
-		opened, err := compressions.Open(c.plan.Compression, from, c.plan.MaxBytes, transfer.MaxWindow)
-		if err != nil {
-			return err //nolint:wrapcheck // as above
-		}
-		defer opened.Close()
-		content, finish = opened, opened.Finish
+	content, err := compressions.Open(c.plan.Compression, from, c.plan.MaxBytes, transfer.MaxWindow)
+	if err != nil {
+		return err //nolint:wrapcheck // as above
 	}
+	defer content.Close()
 	buffer := make([]byte, bufferBytes)
 	for {
 		n, err := content.Read(buffer)
@@ -123,7 +118,7 @@ func (c *Copy) write(to *os.File, from io.Reader) error {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return finish() // what follows the compressed content, up to the size of the file
+			return content.Finish() //nolint:wrapcheck // as above
 		case err != nil:
 			return err //nolint:wrapcheck // as above
 		}
@@ -142,22 +137,6 @@ func (c counted) Read(into []byte) (int, error) {
 	n, err := c.Reader.Read(into)
 	c.bytes.Add(int64(n))
 	return n, err //nolint:wrapcheck // io.EOF must stay
-}
-
-// limited is a file of at most a number of bytes.
-type limited struct {
-	io.Reader
-
-	left int64
-}
-
-// Read implements io.Reader.
-func (l *limited) Read(into []byte) (int, error) {
-	n, err := l.Reader.Read(into)
-	if l.left -= int64(n); l.left < 0 {
-		return 0, compressions.ErrTooLarge
-	}
-	return n, err //nolint:wrapcheck // as above
 }
 
 // codes are those of errors, in the order in which they are looked for.

@@ -63,6 +63,9 @@ func (e *ExitError) Error() string { return "copying the file into the volume: "
 // Unwrap returns the cause.
 func (e *ExitError) Unwrap() error { return e.Err }
 
+// ExitCode is the code with which the program ends.
+func (e *ExitError) ExitCode() int { return int(e.Code) }
+
 // DiskStatus is the status of a disk.
 type DiskStatus struct {
 	Name string `json:"name"`

@@ -31,8 +31,9 @@ const (
 // decoder returns the content of compressed bytes, and ends it.
 type decoder func(from io.Reader, window uint64) (content io.Reader, end func(), err error)
 
-// decoders are the compressions that can be read.
+// decoders are the compressions that can be read, and that of a file without one.
 var decoders = map[string]decoder{
+	"": func(from io.Reader, _ uint64) (io.Reader, func(), error) { return from, func() {}, nil },
 	Gzip: func(from io.Reader, _ uint64) (io.Reader, func(), error) {
 		z, err := gzip.NewReader(from)
 		return z, func() {}, err //nolint:wrapcheck // described
@@ -55,7 +56,7 @@ func Names() []string { return []string{Bzip2, Gzip, Zstd} }
 // IsReadable reports whether files with a compression can be read.
 func IsReadable(name string) bool { return slices.Contains(Names(), name) }
 
-// Content is the content of a compressed file. Create it with Open, and close it.
+// Content is the content of a file. Create it with Open, and close it.
 type Content struct {
 	from    *source
 	content io.Reader
@@ -67,8 +68,9 @@ type Content struct {
 // overhead is how many bytes more than its content a compressed file may have.
 const overhead = 1 << 20
 
-// Open returns the content of a file with one of the Names, of at most a number of bytes, and of as many compressed bytes and a MiB: the
-// parts of a file can have no content, and be without an end. The window bounds the memory of zstd, in bytes.
+// Open returns the content of a file with one of the Names, or of one that is not compressed, whose name is empty. The content has at most
+// a number of bytes, and the file as many and a MiB: its parts can have no content, and be without an end. The window bounds the memory of
+// zstd, in bytes.
 func Open(name string, from io.Reader, most int64, window uint64) (*Content, error) {
 	open := decoders[name]
 	if open == nil {
@@ -118,8 +120,14 @@ func (c *Content) describe(err error) error {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return ErrWindow
 	}
-	return ErrDamaged
+	return damaged{err}
 }
+
+// damaged is the error of a decoder.
+type damaged struct{ error }
+
+// Is implements the interface of errors.Is.
+func (damaged) Is(target error) bool { return target == ErrDamaged }
 
 // source bounds the compressed bytes, and remembers an error of reading: those of decoders are of the file.
 type source struct {

@@ -78,6 +78,8 @@ func TestOpen(t *testing.T) {
 		"damaged bzip2":           {"bzip2", bytes.NewReader(bzip[:len(bzip)-4]), 14, "", compressions.ErrDamaged},
 		"not zstd":                {"zstd", bytes.NewReader([]byte(text)), 14, "", compressions.ErrDamaged},
 		"truncated":               {"gzip", bytes.NewReader(gzipped(t, text)[:20]), 14, "", compressions.ErrDamaged},
+		"not compressed":          {"", bytes.NewReader([]byte(text)), 14, text, nil},
+		"too large, as it is":     {"", bytes.NewReader([]byte(text)), 13, "", compressions.ErrTooLarge},
 		"empty parts, no end":     {"gzip", &endless{part: gzipped(t, "")}, 14, "", compressions.ErrTooLarge},
 		"too large":               {"gzip", bytes.NewReader(gzipped(t, text)), 13, "", compressions.ErrTooLarge},
 		"a connection that ends":  {"gzip", iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader(gzipped(t, text)))), 14, "", iotest.ErrTimeout},
