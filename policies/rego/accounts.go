@@ -2,6 +2,7 @@ package rego
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
@@ -15,7 +16,10 @@ import (
 
 const (
 	takeName   = guardPrefix + "take"
+	keepName   = guardPrefix + "keep"
+	findName   = guardPrefix + "find"
 	sameName   = guardPrefix + "same"
+	weighName  = guardPrefix + "weigh"
 	modifyName = guardPrefix + "modify"
 	eachName   = guardPrefix + "each"
 )
@@ -43,6 +47,7 @@ func accounting() map[string]*topdown.Builtin {
 			return yield(ast.InternedTerm(operands[0].Equal(operands[1])))
 		},
 	}
+	maps.Copy(made, searching())
 	for name, c := range map[string]struct {
 		args  []types.Type
 		guard guard
@@ -80,18 +85,48 @@ func stopped(bctx topdown.BuiltinContext, b *budget) error {
 
 // account adds the expressions that charge to a compiled module.
 func account(module *ast.Module) {
-	a := &accountant{}
+	forgetIndices(module)
+	a := newAccountant(module)
 	for _, rule := range module.Rules {
 		a.rule(rule)
 	}
 }
 
-type accountant struct{ variables int }
+// forgetIndices makes the evaluator evaluate each comprehension where it is. Otherwise it evaluates those that compare a variable from
+// outside once without it, when the expressions that charge have no value to compare.
+func forgetIndices(module *ast.Module) {
+	ast.WalkExprs(module, func(expr *ast.Expr) bool {
+		terms, _ := expr.Terms.([]*ast.Term)
+		for i, term := range terms {
+			if ast.IsComprehension(term.Value) {
+				again := *term // the compiler has the indices by the addresses of terms
+				terms[i] = &again
+			}
+		}
+		return false
+	})
+}
+
+type accountant struct {
+	variables int
+	// rules are those of the module, by the names that they begin with.
+	rules map[string][]*ast.Rule
+	// documents reports that input has documents only, which no rule replaces by other values.
+	documents bool
+	// searched are the rules among whose elements the module looks for values that may be large, by their names.
+	searched map[string]bool
+}
 
 func (a *accountant) rule(rule *ast.Rule) {
-	seen := map[ast.Var]bool{}
+	seen := known{}
 	for _, arg := range rule.Head.Args {
-		see(seen, arg)
+		seen.see(arg)
+	}
+	keys := headKeys(rule)
+	if a.searched[nameOf(rule)] {
+		for _, key := range keys {
+			ast.WalkVars(key, func(v ast.Var) bool { seen.add(v, mayHave); return false })
+		}
 	}
 	rule.Body = a.body(rule.Body, seen)
 	parts := 0
@@ -103,7 +138,7 @@ func (a *accountant) rule(rule *ast.Rule) {
 	}
 	// What a rule without arguments results in is kept once, and there are few rules.
 	if kind := rule.Head.RuleKind(); parts > 0 || len(rule.Head.Args) > 0 || kind == ast.MultiValue || rule.Head.Key != nil {
-		rule.Body = numbered(append(rule.Body, take(perResult+perPart*parts, rule.Location)))
+		rule.Body = numbered(append(rule.Body, keep(perResult+perPart*parts, rule.Location, searchedKeys(keys, seen))...))
 	}
 	if rule.Else != nil {
 		a.rule(rule.Else)
@@ -111,11 +146,11 @@ func (a *accountant) rule(rule *ast.Rule) {
 }
 
 // body is a body with the expressions that charge. seen are the variables that may have a value before.
-func (a *accountant) body(body ast.Body, seen map[ast.Var]bool) ast.Body {
+func (a *accountant) body(body ast.Body, seen known) ast.Body {
 	var made ast.Body
 	for _, expr := range body {
 		made = append(made, a.expression(expr, seen)...)
-		see(seen, expr)
+		seen.learn(expr, a.documents)
 	}
 	return numbered(made)
 }
@@ -128,9 +163,9 @@ func numbered(body ast.Body) ast.Body {
 	return body
 }
 
-func (a *accountant) expression(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Expr {
+func (a *accountant) expression(expr *ast.Expr, seen known) []*ast.Expr {
+	before := a.searches(expr, seen)
 	a.within(expr, seen)
-	var before []*ast.Expr
 	if len(expr.With) > 0 {
 		before = append(before, modify(len(expr.With), expr.Location))
 	}
@@ -156,13 +191,14 @@ func (a *accountant) expression(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Ex
 
 // equality charges for comparing two values either of which may be large. One that gives a variable its value compares
 // nothing, and one with a constant no more than that.
-func (a *accountant) equality(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Expr {
+func (a *accountant) equality(expr *ast.Expr, seen known) []*ast.Expr {
 	left, right := expr.Operand(0), expr.Operand(1)
 	var before []*ast.Expr
 	if parts := writtenOut(left) + writtenOut(right); parts > 0 {
 		before = append(before, take(perPart*parts, expr.Location))
 	}
 	if simple(left, seen) || simple(right, seen) {
+		before = append(before, a.perhaps(left, right, seen, expr)...)
 		return append(append(before, a.enumeratingEquality(left, right, seen, expr)...), expr)
 	}
 	before = append(before, a.enumeratingEquality(left, right, seen, expr)...)
@@ -173,7 +209,7 @@ func (a *accountant) equality(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Expr
 		case ast.Var:
 		case ast.Ref, *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension:
 			a.variables++
-			name := ast.VarTerm(fmt.Sprintf("__charged%d__", a.variables)).SetLocation(operand.Location)
+			name := ast.VarTerm(chargedName(a.variables)).SetLocation(operand.Location)
 			assigned := placed(ast.Equality.Expr(name, operand), expr.Location)
 			assigned.With = expr.With
 			before, operands[i] = append(before, assigned), name
@@ -201,10 +237,10 @@ const enumeratedPerStep = 4
 
 // enumeratingEquality charges for a reference whose elements are compared with the other side. If the other side is a
 // variable without a value, each element is followed by a step.
-func (a *accountant) enumeratingEquality(left, right *ast.Term, seen map[ast.Var]bool, expr *ast.Expr) []*ast.Expr {
+func (a *accountant) enumeratingEquality(left, right *ast.Term, seen known, expr *ast.Expr) []*ast.Expr {
 	var all []*ast.Expr
 	for _, pair := range [][2]*ast.Term{{left, right}, {right, left}} {
-		if v, ok := pair[1].Value.(ast.Var); ok && !seen[v] && open(pair[0], seen) < 2 {
+		if v, ok := pair[1].Value.(ast.Var); ok && !seen.has(v, hasValue) && open(pair[0], seen) < 2 {
 			continue
 		}
 		all = append(all, a.enumerating(pair[0], seen, expr)...)
@@ -213,7 +249,7 @@ func (a *accountant) enumeratingEquality(left, right *ast.Term, seen map[ast.Var
 }
 
 // open counts the variables without a value in a reference.
-func open(term *ast.Term, seen map[ast.Var]bool) int {
+func open(term *ast.Term, seen known) int {
 	ref, ok := term.Value.(ast.Ref)
 	if !ok {
 		return 0
@@ -227,14 +263,14 @@ func open(term *ast.Term, seen map[ast.Var]bool) int {
 	return count
 }
 
-func unbound(part *ast.Term, seen map[ast.Var]bool) bool {
+func unbound(part *ast.Term, seen known) bool {
 	found := false
-	ast.WalkVars(part, func(v ast.Var) bool { found = found || !seen[v]; return found })
+	ast.WalkVars(part, func(v ast.Var) bool { found = found || !seen.has(v, hasValue); return found })
 	return found
 }
 
 // enumerating charges for the elements of a reference with variables that have no value.
-func (a *accountant) enumerating(term *ast.Term, seen map[ast.Var]bool, expr *ast.Expr) []*ast.Expr {
+func (a *accountant) enumerating(term *ast.Term, seen known, expr *ast.Expr) []*ast.Expr {
 	ref, ok := term.Value.(ast.Ref)
 	if !ok || expr.Negated {
 		return nil
@@ -244,7 +280,7 @@ func (a *accountant) enumerating(term *ast.Term, seen map[ast.Var]bool, expr *as
 			continue
 		}
 		a.variables++
-		name := ast.VarTerm(fmt.Sprintf("__charged%d__", a.variables)).SetLocation(term.Location)
+		name := ast.VarTerm(chargedName(a.variables)).SetLocation(term.Location)
 		assigned := placed(ast.Equality.Expr(name, ast.NewTerm(ref[:i:i]).SetLocation(term.Location)), expr.Location)
 		assigned.With = expr.With
 		return []*ast.Expr{assigned, charging(eachName, expr.Location, name, ast.IntNumberTerm(len(ref)-i))}
@@ -273,10 +309,10 @@ func enumerated(term *ast.Term, depth int, total *int) {
 }
 
 // valued are the variables of a pattern that have a value.
-func valued(pattern *ast.Term, seen map[ast.Var]bool) []*ast.Term {
+func valued(pattern *ast.Term, seen known) []*ast.Term {
 	var names []*ast.Term
 	ast.WalkVars(pattern, func(v ast.Var) bool {
-		if seen[v] {
+		if seen.has(v, hasValue) {
 			names = append(names, ast.NewTerm(v))
 		}
 		return false
@@ -285,12 +321,9 @@ func valued(pattern *ast.Term, seen map[ast.Var]bool) []*ast.Term {
 }
 
 // within looks into the comprehensions, and other bodies, of a term or an expression.
-func (a *accountant) within(x any, seen map[ast.Var]bool) {
+func (a *accountant) within(x any, seen known) {
 	inner := func(body ast.Body, element ...*ast.Term) ast.Body {
-		own := make(map[ast.Var]bool, len(seen))
-		for name := range seen {
-			own[name] = true
-		}
+		own := seen.inner()
 		body = a.body(body, own)
 		if len(element) == 0 {
 			return body
@@ -312,7 +345,10 @@ func (a *accountant) within(x any, seen map[ast.Var]bool) {
 			v.Body = inner(v.Body, v.Key, v.Value)
 		case *ast.Every:
 			a.within(v.Domain, seen)
+			outer := seen
+			seen = a.elementOf(v, seen)
 			v.Body = inner(v.Body)
+			seen = outer
 		case *ast.Not:
 			v.Body = inner(v.Body)
 		case *ast.LogicalAnd:
@@ -328,12 +364,12 @@ func (a *accountant) within(x any, seen map[ast.Var]bool) {
 
 // simple reports whether comparing with a term takes next to nothing: it is a constant, or a variable that is about to
 // have its value from the other side.
-func simple(term *ast.Term, seen map[ast.Var]bool) bool {
+func simple(term *ast.Term, seen known) bool {
 	switch v := term.Value.(type) {
 	case ast.Null, ast.Boolean, ast.Number, ast.String:
 		return true
 	case ast.Var:
-		return !seen[v]
+		return !seen.has(v, hasValue)
 	}
 	return false
 }
@@ -360,10 +396,6 @@ func writtenOut(term *ast.Term) int {
 	return parts
 }
 
-func see(seen map[ast.Var]bool, x any) {
-	ast.WalkVars(x, func(v ast.Var) bool { seen[v] = true; return false })
-}
-
 func take(bytes int, location *ast.Location) *ast.Expr {
 	return charging(takeName, location, ast.IntNumberTerm(bytes))
 }
@@ -381,3 +413,6 @@ func placed(expr *ast.Expr, location *ast.Location) *ast.Expr {
 	expr.Location = location
 	return expr
 }
+
+// chargedName is the name of a variable that no module has.
+func chargedName(n int) string { return fmt.Sprintf("__charged%d__", n) }

@@ -110,6 +110,9 @@ type budget struct {
 	exceeded  string
 	gone      bool
 	calls     int
+	// keys are the values that were looked for; nil for none. integers is how many plain integers there were besides.
+	keys     *ledger
+	integers int
 }
 
 // newBudget is for documents of a size.

@@ -124,6 +124,7 @@ func (m *Module) run(in *ast.Term, budget *budget, observer observer) (violation
 		compiler = m.plain()
 	}
 	kept := newResults()
+	kept.budget = budget
 	query := topdown.NewQuery(m.query).
 		WithCompiler(compiler).WithStore(noData{}).WithInput(in).WithCancel(budget).WithBuiltins(guardedBuiltins()).
 		WithStrictBuiltinErrors(true).WithMetrics(metrics.NoOp()).WithVirtualCache(kept).WithBaseCache(noBase{}).WithTime(noTime)

@@ -18,6 +18,8 @@ const (
 // results are in a list. All others are in OPA's own cache, which is a map for each element of a path.
 type results struct {
 	frames []frame
+	// budget pays for the searches; nil if nothing is counted.
+	budget *budget
 }
 
 // frame has the results for one state of the documents.
@@ -48,7 +50,7 @@ func newResults() *results {
 
 func (r *results) release() {
 	clear(r.frames)
-	r.frames = r.frames[:1]
+	r.frames, r.budget = r.frames[:1], nil
 	resultsPool.Put(r)
 }
 
@@ -63,8 +65,12 @@ func (r *results) Pop() {
 	r.frames = r.frames[:len(r.frames)-1]
 }
 
-// Get implements topdown.VirtualCache.
+// Get implements topdown.VirtualCache. The evaluator calls it before it evaluates a rule, with all values by which it looks for a part of
+// the result.
 func (r *results) Get(path ast.Ref) (value *ast.Term, undefined bool) {
+	if r.budget != nil && !r.budget.findsPath(path) {
+		return nil, false
+	}
 	f := r.top()
 	if known := f.find(path); known != nil {
 		if known.undefined {

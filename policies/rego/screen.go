@@ -68,6 +68,8 @@ const (
 	negates
 	// forAll holds if its body has a solution for each one of its inner expressions.
 	forAll
+	// costsNothing holds always, and gives its step back.
+	costsNothing
 )
 
 // expression is a part of a body.

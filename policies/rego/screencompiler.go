@@ -196,6 +196,9 @@ func (b *bodyCompiler) call(terms []*ast.Term) expression {
 	if !ok {
 		return expression{}
 	}
+	if name.Equal(ast.Ref{ast.VarTerm(weighName)}) { // no search gives a variable of a rule a value before the rule is evaluated
+		return expression{kind: costsNothing}
+	}
 	made := expression{}
 	for _, term := range terms[1:] {
 		arg := b.operand(term)

@@ -97,6 +97,10 @@ func unusualModules() []string {
 		"deny contains s if { {\"a\": x, \"b\": 2} = input.object.list[_]; s := sprintf(\"%v\", [x]) }",
 		"deny contains s if { x := input.object.list; y := x; z := y[i]; i > 0; s := sprintf(\"%v\", [z]) }",
 		"deny contains $\"{input.object.a}-{input.object.zz}\" if input.object.b == 1",
+		"deny contains s if { some x in input.object.list; y := [z | input.object.list[z] == x]; s := sprintf(\"%v\", [y]) }",
+		"c contains x if some x in input.object.list\nc contains [1, 2]\ndeny contains s if { some x in input.object.a; c[x]; s := sprintf(\"%v\", [x]) }",
+		"c[x] := y if { some y, x in input.object.list }\ndeny contains s if { some x in input.object.a; s := sprintf(\"%v\", [c[x]]) }",
+		"deny contains s if { every x in input.object.list { x == input.object.list[_] }; s := \"x\" }",
 		"r := true if { input.object.b == 1 }\nr := true if { input.object.a == \"x\" }\ndeny contains \"x\" if { r == false }\nwarn contains \"y\" if r",
 	}
 }

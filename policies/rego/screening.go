@@ -90,7 +90,7 @@ func (c *screen) holdsNone(input *ast.Term, b *budget) bool {
 	}
 	s, _ := screenings.Get().(*screening)
 	s.begin(c, input, b)
-	none := s.run() && !s.leave && s.budget.step == b.step // the order of steps differs, so all must cost the same
+	none := s.run() && !s.leave && s.budget.step == b.step && !s.budget.ordered() // the order of steps differs, so all must cost the same
 	if none {
 		limits := b.limits
 		*b = s.budget
@@ -252,6 +252,9 @@ func (s *screening) solve(body []expression, i int, g *goal) outcome {
 		return s.solve(body, i+1, g)
 	case forAll:
 		return s.all(x, body, i, g)
+	case costsNothing:
+		s.budget.refund()
+		return s.solve(body, i+1, g)
 	case unsupported:
 	}
 	return abandon

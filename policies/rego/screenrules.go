@@ -103,12 +103,12 @@ func (s *screening) callRule(x *expression, body []expression, i int, g *goal) o
 		hash = hash*31 + argument.Hash()
 	}
 	value := s.returnedFor(x.rules, arguments, hash)
-	if s.leave {
+	if s.leave || value != nil && !s.budget.findsPath(arguments) {
 		return abandon
 	}
 	if value == nil {
 		found, err := s.lookup(x.rules, arguments)
-		if err != nil {
+		if err != nil || !found.Empty() && !s.budget.findsPath(arguments) {
 			return abandon
 		}
 		made, result := s.agreed(x.rules, found, arguments)

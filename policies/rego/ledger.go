@@ -1,0 +1,178 @@
+package rego
+
+import (
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// ledger has the values that an evaluation looks for among the elements of sets, the keys of objects and the arguments of functions, and
+// adds to them. The evaluator finds such a value by its hash, and compares it with all others that have the same hash. In a set, it also
+// compares it with those that follow without a gap. The hash of a list is the sum of the hashes of its elements, so that many lists can
+// have one hash. The ledger has the values of all sets and objects together, so that no search compares more than it charges.
+//
+// Texts and plain integers are not in it, because their hashes differ.
+type ledger struct {
+	slots map[int]entry
+	// total is what comparing a value with all others takes, in bytes.
+	total int
+	// near reports that the hashes of two values are the same or follow each other, so that the charge depends on the order of the searches.
+	near bool
+}
+
+// entry is a value, and what comparing it takes, in bytes.
+type entry struct {
+	value *ast.Term
+	takes int
+}
+
+// small are the bytes that a search compares in the step that it is a part of.
+const small = 2 << 10
+
+// fewIntegers are so many that a search compares with them in its step.
+const fewIntegers = 128
+
+// What a search compares with plain integers, which are counted only: how many in a step.
+const (
+	integersPerStep = 16  // with another number
+	besidePerStep   = 128 // with a list
+)
+
+// keyKind is how a value is found by its hash.
+type keyKind uint8
+
+const (
+	// ownHash is a text, a boolean or null.
+	ownHash keyKind = iota
+	// ownValue is an integer whose hash is its value.
+	ownValue
+	// sharedInteger is a number that may have the hash of another one.
+	sharedInteger
+	// sharedSum is a list, a set or an object.
+	sharedSum
+)
+
+func kindOf(key *ast.Term) keyKind {
+	switch v := key.Value.(type) {
+	case ast.Number:
+		if len(v) > exactDigits || strings.ContainsAny(string(v), ".eE") {
+			return sharedInteger
+		}
+		return ownValue
+	case *ast.Array, ast.Object, ast.Set:
+		return sharedSum
+	}
+	return ownHash
+}
+
+// finds charges for a search for a value. It reports whether that is within bounds.
+func (b *budget) finds(key *ast.Term) bool {
+	kind := kindOf(key)
+	switch kind {
+	case ownHash:
+		return b.exceeded == ""
+	case ownValue:
+		b.integers++
+		return b.exceeded == ""
+	case sharedInteger, sharedSum:
+	}
+	takes := comparing(key, kind)
+	if !b.compares(takes) || !b.work(b.besideIntegers(key, kind)) {
+		return false // before it is compared with anything
+	}
+	if b.keys == nil {
+		b.keys = &ledger{slots: map[int]entry{}}
+	}
+	return b.compares(b.keys.search(key, takes))
+}
+
+// compares charges for comparing so many bytes in a step that is counted already.
+func (b *budget) compares(bytes int) bool {
+	if bytes < small {
+		return b.exceeded == ""
+	}
+	return b.work(bytes / comparedPerStep)
+}
+
+// findsPath charges for a search for each part of a path.
+func (b *budget) findsPath(path ast.Ref) bool {
+	for _, part := range path {
+		switch v := part.Value.(type) {
+		case ast.String, ast.Var:
+		case interface{ CopyNonGround() ast.Ref }: // the values after a part of a path that has none
+			if !b.findsPath(v.CopyNonGround()) {
+				return false
+			}
+		default:
+			if !b.finds(part) {
+				return false
+			}
+		}
+	}
+	return b.exceeded == ""
+}
+
+// comparing is what comparing a value takes, in bytes.
+func comparing(key *ast.Term, kind keyKind) int {
+	if kind == sharedSum {
+		return weight(key)
+	}
+	number, _ := key.Value.(ast.Number)
+	digits := magnitude(string(number))
+	if digits <= exactDigits {
+		return perNumber
+	}
+	return perNumber + times(perDigit, digits)
+}
+
+// What comparing a number takes that is no plain integer, in bytes: most for one whose digits a float does not have.
+const (
+	perNumber = 64
+	perDigit  = 16
+)
+
+// besideIntegers are the steps of comparing a value with all integers whose hashes may be next to its own.
+func (b *budget) besideIntegers(key *ast.Term, kind keyKind) int {
+	if b.integers < fewIntegers {
+		return 0
+	}
+	const most = 2_000_000_000_000_000 // the last integer of exactDigits, and those that follow it
+	if hash := key.Hash(); hash > most || hash < -most {
+		return 0
+	}
+	if kind == sharedSum {
+		return b.integers / besidePerStep
+	}
+	return b.integers / integersPerStep
+}
+
+// search returns what comparing a value with all others near its hash takes, in bytes, and adds it.
+func (l *ledger) search(key *ast.Term, takes int) int {
+	hash := key.Hash()
+	total, known := 0, false
+	slot := hash
+	for ; ; slot++ {
+		other, taken := l.slots[slot]
+		if !taken || total > maxWeight {
+			break
+		}
+		if !known && other.value.Equal(key) {
+			known = true
+			continue
+		}
+		total += min(takes, other.takes)
+	}
+	if !known {
+		_, before := l.slots[hash-1]
+		_, after := l.slots[hash+1]
+		l.near = l.near || before || after || slot != hash
+		l.slots[slot] = entry{key, takes}
+		l.total = min(l.total+takes, tooHeavy)
+	}
+	return total
+}
+
+// ordered reports whether what was charged may depend on the order of the evaluation.
+func (b *budget) ordered() bool {
+	return b.keys != nil && (b.keys.near && b.keys.total >= small || b.integers >= fewIntegers)
+}

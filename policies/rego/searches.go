@@ -1,0 +1,344 @@
+package rego
+
+import (
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown"
+	"github.com/open-policy-agent/opa/v1/types"
+)
+
+// The evaluator looks for a value among the elements of a set, the keys of an object and the arguments of a function by its hash, and
+// compares it with what it finds. A compiled module charges for each value that may be large, or have the hash of others. A search for
+// a name or an index, which almost all are, is not charged.
+
+// searching are the functions that charge for searches. What they charge is all that they cost: the step is free.
+func searching() map[string]*topdown.Builtin {
+	made := map[string]*topdown.Builtin{}
+	for name, c := range map[string]struct {
+		function *types.Function
+		call     func(b *budget, operands []*ast.Term) (result *ast.Term)
+	}{
+		// keep takes bytes, and charges for a search for a new element or a key.
+		keepName: {types.NewFunction(types.Args(types.N, types.A), types.B), func(b *budget, operands []*ast.Term) *ast.Term {
+			n, _ := integer(operands, 0)
+			b.charge(charge{keeps: int(n)})
+			b.finds(operands[1])
+			return ast.InternedTerm(true)
+		}},
+		findName: {types.NewFunction(types.Args(types.A), types.B), func(b *budget, operands []*ast.Term) *ast.Term {
+			b.finds(operands[0])
+			b.refund()
+			return ast.InternedTerm(true)
+		}},
+		// weigh charges for comparing a variable, if it has a value, with the elements of another one down to a depth.
+		weighName: {types.NewFunction(types.Args(types.A, types.N), types.A), func(b *budget, operands []*ast.Term) *ast.Term {
+			value := operands[2]
+			if cost, err := compared([]*ast.Term{value}); value.IsGround() && (cost.work > 0 || err != nil) {
+				depth, _ := integer(operands, 1)
+				elements := 1
+				enumerated(operands[0], int(depth), &elements)
+				b.work(times(elements, weight(value)) / comparedPerStep)
+			}
+			b.refund()
+			return value
+		}},
+	} {
+		made[name] = free(&ast.Builtin{Name: name, Decl: c.function}, c.call)
+	}
+	return made
+}
+
+// free is a function that only charges.
+func free(declaration *ast.Builtin, call func(b *budget, operands []*ast.Term) *ast.Term) *topdown.Builtin {
+	return &topdown.Builtin{Decl: declaration, Func: func(bctx topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
+		b, ok := bctx.Cancel.(*budget)
+		if !ok {
+			return nil
+		}
+		result := call(b, operands)
+		if b.exceeded != "" {
+			return stopped(bctx, b)
+		}
+		return yield(result)
+	}}
+}
+
+// refund gives a step back that only charges.
+func (b *budget) refund() {
+	if b.exceeded == "" {
+		b.steps -= b.step
+	}
+}
+
+func newAccountant(module *ast.Module) *accountant {
+	a := &accountant{rules: map[string][]*ast.Rule{}, documents: true, searched: map[string]bool{}}
+	for _, rule := range module.Rules {
+		a.rules[nameOf(rule)] = append(a.rules[nameOf(rule)], rule)
+	}
+	ast.WalkExprs(module, func(expr *ast.Expr) bool {
+		for _, with := range expr.With {
+			replaced, _ := with.Target.Value.(ast.Ref)
+			if replaced.HasPrefix(ast.InputRootRef) && !ast.IsScalar(with.Value.Value) {
+				a.documents = false
+			}
+		}
+		return false
+	})
+	for _, rule := range module.Rules {
+		for ; rule != nil; rule = rule.Else {
+			a.surveyRule(rule)
+		}
+	}
+	return a
+}
+
+// surveyRule notes the rules among whose elements a rule searches.
+func (a *accountant) surveyRule(rule *ast.Rule) {
+	seen := known{}
+	for _, arg := range rule.Head.Args {
+		seen.see(arg)
+	}
+	for _, key := range headKeys(rule) {
+		ast.WalkVars(key, func(v ast.Var) bool { seen.add(v, mayHave); return false })
+	}
+	a.survey(rule.Body, seen)
+	for _, term := range []*ast.Term{rule.Head.Key, rule.Head.Value} {
+		if term != nil {
+			a.surveyWithin(term, seen)
+		}
+	}
+}
+
+func (a *accountant) survey(body ast.Body, seen known) {
+	for _, expr := range body {
+		for _, ref := range referencesIn(expr) {
+			name, rest := a.ruleAt(ref)
+			for _, part := range rest {
+				v, isVar := part.Value.(ast.Var)
+				if isVar && seen.has(v, hasValue|mayHave) && !seen.has(v, isPlain) || !isVar && !plainKey(part) {
+					a.searched[name] = true
+				}
+			}
+		}
+		a.surveyWithin(expr, seen)
+		seen.learn(expr, a.documents)
+	}
+}
+
+// surveyWithin looks into the bodies of a term or an expression.
+func (a *accountant) surveyWithin(x any, seen known) {
+	ast.NewGenericVisitor(func(x any) bool {
+		switch v := x.(type) {
+		case *ast.Every:
+			a.surveyWithin(v.Domain, seen)
+			a.survey(v.Body, a.elementOf(v, seen))
+		case *ast.ArrayComprehension:
+			own := seen.inner()
+			a.survey(v.Body, own)
+			a.surveyWithin(v.Term, own)
+		case *ast.SetComprehension:
+			own := seen.inner()
+			a.survey(v.Body, own)
+			a.surveyWithin(v.Term, own)
+		case *ast.ObjectComprehension:
+			own := seen.inner()
+			a.survey(v.Body, own)
+			a.surveyWithin(v.Key, own)
+			a.surveyWithin(v.Value, own)
+		case *ast.Not:
+			a.survey(v.Body, seen.inner())
+		case *ast.LogicalAnd:
+			a.survey(v.Lhs, seen.inner())
+			a.survey(v.Rhs, seen.inner())
+		case *ast.LogicalOr:
+			a.survey(v.Lhs, seen.inner())
+			a.survey(v.Rhs, seen.inner())
+		default:
+			return false
+		}
+		return true
+	}).Walk(x)
+}
+
+// nameOf is what all references to a rule begin with.
+func nameOf(rule *ast.Rule) string { return rule.Ref().GroundPrefix().String() }
+
+// ruleAt returns the name of the rules that a reference begins with, and its parts after the name; nil for none.
+func (a *accountant) ruleAt(ref ast.Ref) (name string, rest ast.Ref) {
+	if !ref[0].Equal(ast.DefaultRootDocument) {
+		return "", nil
+	}
+	for end := len(ref.GroundPrefix()); end > 1; end-- {
+		if name := ref[:end].String(); len(a.rules[name]) > 0 {
+			return name, ref[end:]
+		}
+	}
+	return "", nil
+}
+
+// headKeys are the terms of the head of a rule that become elements of a set, or keys of an object.
+func headKeys(rule *ast.Rule) []*ast.Term {
+	var keys []*ast.Term
+	ref := rule.Ref()
+	keys = append(keys, ref[len(ref.GroundPrefix()):]...)
+	if rule.Head.RuleKind() == ast.MultiValue && rule.Head.Key != nil {
+		keys = append(keys, rule.Head.Key)
+	}
+	return keys
+}
+
+// searchedKeys are the terms that may be large, or may have the hash of others.
+func searchedKeys(keys []*ast.Term, seen known) []*ast.Term {
+	var searched []*ast.Term
+	for _, key := range keys {
+		if v, ok := key.Value.(ast.Var); ok && seen.has(v, isPlain) || plainKey(key) {
+			continue
+		}
+		searched = append(searched, key)
+	}
+	return searched
+}
+
+// keep takes bytes, and charges for searches for keys.
+func keep(bytes int, location *ast.Location, keys []*ast.Term) []*ast.Expr {
+	if len(keys) == 0 {
+		return []*ast.Expr{take(bytes, location)}
+	}
+	all := []*ast.Expr{charging(keepName, location, ast.IntNumberTerm(bytes), keys[0])}
+	for _, key := range keys[1:] {
+		all = append(all, charging(findName, location, key))
+	}
+	return all
+}
+
+// searches are the charges for the searches of an expression by values that are known before.
+func (a *accountant) searches(expr *ast.Expr, seen known) []*ast.Expr {
+	var all []*ast.Expr
+	for _, ref := range referencesIn(expr) {
+		if seen.document(ref, a.documents) {
+			continue
+		}
+		for i, part := range ref[1:] {
+			v, isVar := part.Value.(ast.Var)
+			switch {
+			case plainKey(part) || a.plainKeys(ref[:i+1]):
+			case isVar && !seen.has(v, hasValue) && seen.has(v, mayHave):
+				all = append(all, a.weighed(nil, 0, part, expr))
+			case isVar && seen.has(v, isPlain) || unbound(part, seen):
+			default:
+				all = append(all, charging(findName, expr.Location, part))
+			}
+		}
+	}
+	return all
+}
+
+// referencesIn are the references of an expression, without those of its bodies.
+func referencesIn(expr *ast.Expr) []ast.Ref {
+	var refs []ast.Ref
+	visitor := ast.NewGenericVisitor(func(x any) bool {
+		switch v := x.(type) {
+		case ast.Ref:
+			refs = append(refs, v)
+		case ast.Body, *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension:
+			return true
+		}
+		return false
+	})
+	switch terms := expr.Terms.(type) {
+	case *ast.Term:
+		visitor.Walk(terms)
+	case []*ast.Term:
+		for _, term := range terms[1:] {
+			visitor.Walk(term)
+		}
+	}
+	return refs
+}
+
+// plainKeys reports whether a reference reads a constant of the module, all of whose keys are names or indices.
+func (a *accountant) plainKeys(ref ast.Ref) bool {
+	name, rest := a.ruleAt(ref)
+	rules := a.rules[name]
+	if len(rest) > 0 || len(rules) != 1 || rules[0].Else != nil || rules[0].Head.RuleKind() != ast.SingleValue || rules[0].Head.Value == nil {
+		return false
+	}
+	plain := true
+	each := func(key *ast.Term) { plain = plain && plainKey(key) }
+	switch v := rules[0].Head.Value.Value.(type) {
+	case ast.Set:
+		v.Foreach(each)
+	case ast.Object:
+		v.Foreach(func(key, _ *ast.Term) { each(key) })
+	case *ast.Array:
+	default:
+		return false
+	}
+	return plain && ast.IsConstant(rules[0].Head.Value.Value)
+}
+
+// perhaps charges for comparing a variable to which a search may have given a value.
+func (a *accountant) perhaps(left, right *ast.Term, seen known, expr *ast.Expr) []*ast.Expr {
+	var all []*ast.Expr
+	for _, pair := range [][2]*ast.Term{{left, right}, {right, left}} {
+		v, ok := pair[0].Value.(ast.Var)
+		if !ok || !seen.has(v, mayHave) || seen.has(v, hasValue) || ast.IsScalar(pair[1].Value) {
+			continue
+		}
+		if ref, ok := pair[1].Value.(ast.Ref); ok {
+			if i := firstOpen(ref, seen); i > 0 {
+				prefix, assigned := a.prefix(ref, i, expr)
+				all = append(all, assigned, a.weighed(prefix, len(ref)-i, pair[0], expr))
+				continue
+			}
+		}
+		all = append(all, a.weighed(nil, 0, pair[0], expr))
+	}
+	return all
+}
+
+// firstOpen is the place of the first part of a reference that has no value; 0 if all have one.
+func firstOpen(ref ast.Ref, seen known) int {
+	for i, part := range ref {
+		if i > 0 && unbound(part, seen) {
+			return i
+		}
+	}
+	return 0
+}
+
+// prefix gives a variable the first parts of a reference.
+func (a *accountant) prefix(ref ast.Ref, parts int, expr *ast.Expr) (*ast.Term, *ast.Expr) {
+	a.variables++
+	name := ast.VarTerm(chargedName(a.variables)).SetLocation(expr.Location)
+	assigned := placed(ast.Equality.Expr(name, ast.NewTerm(ref[:parts:parts]).SetLocation(expr.Location)), expr.Location)
+	assigned.With = expr.With
+	return name, assigned
+}
+
+// weighed charges for comparing a variable that may have a value with the elements of another one; nil for comparing it once.
+func (*accountant) weighed(elements *ast.Term, depth int, variable *ast.Term, expr *ast.Expr) *ast.Expr {
+	if elements == nil {
+		elements = ast.InternedNullTerm
+	}
+	return charging(weighName, expr.Location, elements, ast.IntNumberTerm(depth), variable)
+}
+
+// elementOf are the variables within the body of an every: its key and its value have values.
+func (a *accountant) elementOf(every *ast.Every, seen known) known {
+	own := seen.inner()
+	domain, _ := every.Domain.Value.(ast.Var)
+	for _, term := range []*ast.Term{every.Key, every.Value} {
+		if term == nil {
+			continue
+		}
+		own.see(term)
+		if v, ok := term.Value.(ast.Var); ok && seen.has(domain, isDocument) {
+			if term == every.Key {
+				own.add(v, isPlain)
+			} else {
+				own.add(v, isDocument)
+			}
+		}
+	}
+	return own
+}
