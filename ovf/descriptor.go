@@ -38,8 +38,10 @@ type Disk struct {
 	Capacity, Units string
 	ParentRef       string
 	// Boot tells that oVirt boots from the disk.
-	Boot    bool
-	Element string
+	Boot bool
+	// Interface is how oVirt connects the disk, such as VirtIO_SCSI; empty for others.
+	Interface string
+	Element   string
 }
 
 // Network is a network of the NetworkSection.
@@ -66,6 +68,10 @@ type VirtualSystem struct {
 	TPM        bool
 	// NVRAM tells that the package has the content of the firmware's variables.
 	NVRAM bool
+	// Boot are the devices that the firmware tries first, in its order.
+	Boot []bootDevice
+	// Cores are the cores of a socket as an old setting of VMware states them; the CPU has priority.
+	Cores string
 	// Architecture is that of the CPU as the descriptor names it; empty if it does not.
 	Architecture string
 	Properties   []property
@@ -110,6 +116,17 @@ type Item struct {
 	Units        string
 	Cores        string
 	Sockets      string
+	// Reservation and Limit are what the item has of the host at least and at most, in units of its own.
+	Reservation string
+	Limit       string
+	// Threads are the threads of a core; empty for one.
+	Threads string
+	// Kind is what oVirt calls the device, such as tpm; empty for others.
+	Kind string
+	// Disabled tells that oVirt does not create the device.
+	Disabled bool
+	// Bus is the number of a controller, if it has no address.
+	Bus string
 	// Configurations are the deployment options of the item; none for all.
 	Configurations []string
 	// Bound is min or max for an item that bounds another one.
@@ -141,6 +158,9 @@ type Property struct {
 
 // text is a text, or the id of a message in a bundle.
 type text struct{ value, id string }
+
+// bootDevice is a device of a boot order: the InstanceID of an Item.
+type bootDevice struct{ id, element string }
 
 // section is a section without a mapping.
 type section struct{ name, element string }

@@ -1,6 +1,7 @@
 package ovf
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -40,14 +41,21 @@ func devices() []device {
 		{[]int{23}, "USB controller", "", "`DeviceDropped`", drop("USB controller")},
 		{[]int{35}, "sound card", "", "`DeviceDropped`", drop("sound card")},
 		{[]int{2, 24}, "computer system, graphics adapter", "", "", nothing},
-		{[]int{1}, "other device", "a vTPM becomes `tpm`", "passthrough: `DeviceDropped`; the state of a vTPM: `TPMStateLost`", (*mapper).other},
+		{[]int{1}, "other device", "a vTPM, of this type or 34, becomes `tpm`", "`DeviceDropped`, except a VMCI device; the state of a vTPM: `TPMStateLost`", (*mapper).other},
 	}
 }
 
 // device maps a device.
 func (m *mapper) device(i *Item) {
-	if m.Producer == "ovirt" && (i.Type == 20 || i.Type == 0 || i.Type > 23 && i.Type != 31) {
-		return // oVirt has own numbers for graphics, controllers and the balloon
+	switch {
+	case i.Disabled:
+		return
+	case m.Producer == producerOVirt && (i.Type == 20 || i.Type == 0 || i.Type > 23 && i.Type != 31):
+		m.oVirtDevice(i)
+		return
+	case strings.Contains(strings.ToLower(strings.Join(i.SubTypes, " ")), "vtpm"): // the types 1 and 34
+		m.System.TPM = true
+		return
 	}
 	for _, d := range devices() {
 		if slices.Contains(d.types, i.Type) {
@@ -55,11 +63,15 @@ func (m *mapper) device(i *Item) {
 			return
 		}
 	}
+	kind := "device of type " + strconv.Itoa(i.Type)
+	if i.Type == 0 {
+		kind = "device without a ResourceType"
+	}
 	if i.Optional {
-		m.drop(i, "device of type "+strconv.Itoa(i.Type))
+		m.drop(i, kind)
 		return
 	}
-	m.unsupportedPart(i.Element, "the required device of type "+strconv.Itoa(i.Type)+" has no equivalent")
+	m.unsupportedPart(i.Element, "the required "+kind+" has no equivalent")
 }
 
 // drop returns a function that drops a device.
@@ -81,12 +93,13 @@ func (m *mapper) serialPort(i *Item) {
 
 func (m *mapper) other(i *Item) {
 	switch kind := strings.ToLower(strings.Join(i.SubTypes, " ")); {
-	case strings.Contains(kind, "vtpm"):
-		m.System.TPM = true
+	case kind == "", strings.Contains(kind, "vmci"): // a channel to the host that only VMware has
 	case strings.Contains(kind, "passthrough"), strings.Contains(kind, "vmware.pci"):
 		m.drop(i, "passthrough device")
 	case strings.Contains(kind, "sound"):
 		m.drop(i, "sound card")
+	default:
+		m.drop(i, "device "+texts.Shorten(strings.Join(i.SubTypes, " "), maxShown))
 	}
 }
 
@@ -101,10 +114,16 @@ func (m *mapper) cpu(i *Item) {
 		m.Warn(Guessed, i.Element, "the virtual system has several CPU items: only the first is used")
 		return
 	}
+	m.allocation(i)
 	count, cores := number(i.Quantity), number(i.Cores)
-	if sockets := number(i.Sockets); count == 0 && sockets > 0 && sockets <= MaxCPUs && cores <= MaxCPUs { // oVirt
-		cores = max(cores, 1)
-		count = sockets * cores
+	if i.Cores == "" {
+		cores = number(m.source.Cores)
+	}
+	if sockets, threads := number(i.Sockets), max(number(i.Threads), 1); sockets > 0 && sockets <= MaxCPUs && cores <= MaxCPUs && threads <= MaxCPUs { // oVirt
+		cores = max(cores, 1) * threads
+		if count == 0 {
+			count = sockets * cores
+		}
 	}
 	switch {
 	case count <= 0:
@@ -122,7 +141,19 @@ func (m *mapper) cpu(i *Item) {
 	m.System.CPU = &CPU{VCPUs: count, Sockets: count / cores, CoresPerSocket: cores}
 }
 
+// allocation warns of a reservation or a limit.
+func (m *mapper) allocation(i *Item) {
+	if number(i.Reservation) > 0 || number(i.Limit) > 0 {
+		m.Warn(SettingDropped, i.Element, "the reservation and the limit are not imported: the virtual machine requests what the cluster computes")
+	}
+}
+
 func (m *mapper) memory(i *Item) {
+	if m.System.MemoryMiB != 0 {
+		m.Warn(Guessed, i.Element, "the virtual system has several memory items: only the first is used")
+		return
+	}
+	m.allocation(i)
 	unit := int64(1 << 20)
 	if i.Units != "" {
 		var known bool
@@ -151,9 +182,6 @@ var models = []struct{ adapter, model string }{
 	{"ne2k_pci", "ne2k_pci"},
 }
 
-// oVirtModels are the numbers of oVirt for its network adapters.
-var oVirtModels = map[string]string{"1": "rtl8139", "2": "e1000", "3": "virtio", "6": "e1000e"}
-
 func (m *mapper) nic(i *Item) {
 	if len(m.System.NICs) == MaxNICs {
 		m.Reject(LimitExceeded, i.Element, "the virtual system has more than 64 network adapters", "remove network adapters")
@@ -167,13 +195,15 @@ func (m *mapper) nic(i *Item) {
 			}
 		}
 	}
-	if m.Producer == "ovirt" && nic.Model == "" {
+	if m.Producer == producerOVirt && nic.Model == "" {
 		nic.Model = oVirtModels[i.subtype()]
 	}
 	guessed := nic.Model == ""
 	switch {
 	case guessed && m.windows:
 		nic.Model = "e1000e"
+	case guessed && !m.linux:
+		nic.Model = "e1000"
 	case guessed:
 		nic.Model = "virtio"
 	case nic.Model == "virtio" && m.windows:
@@ -291,10 +321,13 @@ func (m *mapper) disk(i *Item) {
 	}
 	parent := m.parents[i.Parent]
 	v.Controller = controller(parent)
+	if disk != nil && v.Controller == "" {
+		v.Controller = oVirtControllers[disk.Interface]
+	}
 	v.Bus = m.bus(v.Controller)
-	p := placed{Volume: v, boot: disk != nil && disk.Boot, parent: number(i.OnParent)}
+	p := placed{Volume: v, boot: m.bootRank(i, disk), parent: number(i.OnParent)}
 	if parent != nil {
-		p.address = number(parent.Address)
+		p.address = number(cmp.Or(parent.Address, parent.Bus))
 	}
 	m.volumes = append(m.volumes, p)
 }
@@ -326,9 +359,9 @@ func controller(parent *Item) string {
 	return ""
 }
 
-// bus is that of KubeVirt for a controller. Windows has no driver for virtio.
+// bus is that of KubeVirt for a controller. Windows has no driver for virtio, and other systems than Linux need not have one.
 func (m *mapper) bus(controller string) string {
-	if controller == "ide" || controller == "sata" || m.windows {
+	if controller == "ide" || controller == "sata" || !m.linux {
 		return busSATA
 	}
 	return busVirtio
@@ -359,7 +392,11 @@ func (m *mapper) capacity(disk *Disk, element string, image int64) int64 {
 		if text == "" && image > 0 {
 			return 0
 		}
-		m.Reject(InvalidCapacity, disk.Element, fmt.Sprintf("the capacity %q is not a positive whole number", texts.Shorten(disk.Capacity, maxShown)), "set the capacity of the disk")
+		message := fmt.Sprintf("the capacity %q is not a positive whole number", texts.Shorten(disk.Capacity, maxShown))
+		if disk.Capacity == "" {
+			message = "the attribute capacity is missing"
+		}
+		m.Reject(InvalidCapacity, disk.Element, message, "set the capacity of the disk")
 	}
 	return bytes
 }

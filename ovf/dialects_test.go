@@ -66,7 +66,7 @@ const oVirt = `<?xml version='1.0' encoding='UTF-8'?>
     <Disk ovf:diskId="22v0" ovf:size="3" ovf:actual_size="1" ovf:parentRef="" ovf:fileRef="11d0/22v0" ovf:format="http://www.vmware.com/specifications/vmdk.html#sparse" ovf:volume-format="RAW" ovf:boot="false"/>
     <Disk ovf:diskId="22v1" ovf:size="10" ovf:actual_size="1" ovf:parentRef="" ovf:fileRef="11d1/22v1" ovf:format="http://www.gnome.org/~markmc/qcow-image-format.html" ovf:volume-format="COW" ovf:boot="true"/>
   </Section>
-  <Content ovf:id="out" xsi:type="ovf:VirtualSystem_Type"><Name>quarry</Name><Description>x</Description><BiosType>3</BiosType><IsStateless>false</IsStateless>
+  <Content ovf:id="out" xsi:type="ovf:VirtualSystem_Type"><Name>quarry</Name><Description>x</Description><BiosType>2</BiosType><IsStateless>false</IsStateless>
     <Section ovf:id="aa" ovf:required="false" xsi:type="ovf:OperatingSystemSection_Type"><Info>x</Info><Description>rhel_8x64</Description></Section>
     <Section xsi:type="ovf:VirtualHardwareSection_Type"><Info>x</Info><System><vssd:VirtualSystemType>ENGINE 4.4.0.0</vssd:VirtualSystemType></System>
       <Item><rasd:Caption>4 virtual cpu</rasd:Caption><rasd:InstanceId>1</rasd:InstanceId><rasd:ResourceType>3</rasd:ResourceType><rasd:num_of_sockets>2</rasd:num_of_sockets><rasd:cpu_per_socket>2</rasd:cpu_per_socket><rasd:threads_per_cpu>1</rasd:threads_per_cpu></Item>
@@ -78,6 +78,33 @@ const oVirt = `<?xml version='1.0' encoding='UTF-8'?>
       <Item><rasd:InstanceId>b1</rasd:InstanceId><rasd:ResourceType>0</rasd:ResourceType><Type>balloon</Type></Item>
     </Section>
   </Content>
+</ovf:Envelope>`
+
+// oVirtOVA is in the style of an OVA that oVirt exports: without Content, and with fields beside the sections.
+const oVirtOVA = `<?xml version="1.0" encoding="UTF-8"?>
+<ovf:Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1/" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1/" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData" xmlns:vssd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_VirtualSystemSettingData" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:ovirt="http://www.ovirt.org/ovf" ovf:version="4.5.0.0">
+  <References><File ovf:href="33v0" ovf:id="33v0" ovf:size="1"/><File ovf:href="33v1" ovf:id="33v1" ovf:size="1"/><File ovf:href="tpm.dat" ovf:id="tpm.dat" ovf:size="1"/></References>
+  <NetworkSection><Info>x</Info><Network ovf:name="net"/></NetworkSection>
+  <DiskSection><Info>x</Info>
+    <Disk ovf:diskId="33d0" ovf:capacity="3" ovf:capacityAllocationUnits="byte * 2^30" ovf:parentRef="" ovf:fileRef="33v0" ovf:format="http://www.gnome.org/~markmc/qcow-image-format.html" ovf:disk-interface="SATA" ovf:boot="false"/>
+    <Disk ovf:diskId="33d1" ovf:capacity="10" ovf:capacityAllocationUnits="byte * 2^30" ovf:parentRef="" ovf:fileRef="33v1" ovf:format="http://www.gnome.org/~markmc/qcow-image-format.html" ovf:disk-interface="VirtIO_SCSI" ovf:boot="true"/>
+  </DiskSection>
+  <VirtualSystem ovf:id="33a"><Name>cellar</Name><Description>x</Description><Comment/><CreationDate>x</CreationDate><IsStateless>false</IsStateless><TimeZone>Etc/GMT</TimeZone><BiosType>2</BiosType><CustomCpuName/><VmInit ovf:hostname="cellar"/>
+    <ProductSection ovf:class="kernel"><Info>x</Info><Product>kernel</Product><Version>1</Version></ProductSection>
+    <OperatingSystemSection ovf:id="115" ovirt:id="37" ovf:required="false"><Info>x</Info><Description>Windows 2022</Description></OperatingSystemSection>
+    <VirtualHardwareSection><Info>x</Info><System><vssd:VirtualSystemType>ENGINE 4.5.0.0</vssd:VirtualSystemType></System>
+      <Item><rasd:InstanceID>1</rasd:InstanceID><rasd:ResourceType>3</rasd:ResourceType><rasd:num_of_sockets>2</rasd:num_of_sockets><rasd:cpu_per_socket>3</rasd:cpu_per_socket><rasd:threads_per_cpu>2</rasd:threads_per_cpu><rasd:max_num_of_vcpus>16</rasd:max_num_of_vcpus><rasd:VirtualQuantity>12</rasd:VirtualQuantity></Item>
+      <Item><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:AllocationUnits>MegaBytes</rasd:AllocationUnits><rasd:VirtualQuantity>4096</rasd:VirtualQuantity></Item>
+      <Item><rasd:InstanceID>33v0</rasd:InstanceID><rasd:ResourceType>17</rasd:ResourceType><rasd:HostResource>ovf:/disk/33d0</rasd:HostResource><rasd:Parent>0</rasd:Parent><Type>disk</Type></Item>
+      <Item><rasd:InstanceID>33v1</rasd:InstanceID><rasd:ResourceType>17</rasd:ResourceType><rasd:HostResource>ovf:/disk/33d1</rasd:HostResource><rasd:Parent>0</rasd:Parent><Type>disk</Type></Item>
+      <Item><rasd:InstanceID>n1</rasd:InstanceID><rasd:ResourceType>10</rasd:ResourceType><rasd:OtherResourceType/><rasd:ResourceSubType>6</rasd:ResourceSubType><rasd:Connection>net</rasd:Connection><rasd:MACAddress>56:6f:00:00:00:01</rasd:MACAddress></Item>
+      <Item><rasd:Caption>USB Controller</rasd:Caption><rasd:InstanceID>3</rasd:InstanceID><rasd:ResourceType>23</rasd:ResourceType><rasd:UsbPolicy>DISABLED</rasd:UsbPolicy></Item>
+      <Item><rasd:InstanceID>v1</rasd:InstanceID><rasd:ResourceType>32768</rasd:ResourceType><Type>video</Type></Item>
+      <Item><rasd:InstanceID>t1</rasd:InstanceID><rasd:ResourceType>0</rasd:ResourceType><rasd:HostResource>ovf:/file/tpm.dat</rasd:HostResource><Type>tpm</Type></Item>
+      <Item><rasd:InstanceID>s1</rasd:InstanceID><rasd:ResourceType>0</rasd:ResourceType><Type>sound</Type></Item>
+    </VirtualHardwareSection>
+    <NumaNodeSection><NumaNode><index>0</index></NumaNode></NumaNodeSection>
+  </VirtualSystem>
 </ovf:Envelope>`
 
 const xenServer = `<?xml version="1.0" encoding="utf-16"?>

@@ -454,14 +454,11 @@ func TestPreferences(t *testing.T) {
 		if want == "" {
 			want = preference
 		}
-		if got, _, _ := preferenceOf(g); got != want {
+		m := &mapper{Descriptor: &Descriptor{}, Mapping: Mapping{System: &System{}}}
+		if got, _ := m.preference(OS{CIMID: g.cim, VMwareType: g.vmware, Description: g.description}, firmwareBIOS); got != want {
 			t.Errorf("%s: got %s of %+v", preference, got, g)
 		}
 	}
-}
-
-func preferenceOf(g guestType) (string, bool, bool) {
-	return preference(OS{CIMID: g.cim, VMwareType: g.vmware, Description: g.description}, firmwareBIOS)
 }
 
 // TestWritten compares whole descriptors, and lets xmllint read them if it is installed.

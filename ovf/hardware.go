@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // hardware reads a VirtualHardwareSection, with the settings of VMware.
@@ -19,6 +21,7 @@ func (r reader) hardware(v *VirtualSystem, e *element) {
 			v.Items = append(v.Items, r.item(c))
 		case "Config", "ExtraConfig":
 			setting(v, strings.ToLower(c.attr("key")), c.attr("value"))
+			droppedSetting(v, c)
 		case "System":
 			if kind := strings.ToLower(c.value("VirtualSystemType")); v.Architecture == "" && strings.Contains(kind, "ppc64") {
 				v.Architecture = "ppc64le"
@@ -36,6 +39,8 @@ func setting(v *VirtualSystem, key, value string) {
 	switch key {
 	case "firmware":
 		v.Firmware = strings.ToLower(value)
+	case "cpuid.corespersocket":
+		v.Cores = value
 	case "bootoptions.efisecurebootenabled", "uefi.secureboot.enabled":
 		v.SecureBoot = v.SecureBoot || isTrue
 	case "nvram":
@@ -45,12 +50,44 @@ func setting(v *VirtualSystem, key, value string) {
 	}
 }
 
+// droppedSettings are the settings of VMware that a guest can depend on, and what is used instead. A key can end with a period for all
+// that begin with it. A setting that is false is not one.
+var droppedSettings = []struct {
+	key  string
+	code Code
+	why  string
+}{
+	{"nestedhvenabled", SettingDropped, "the cluster decides whether a guest can run virtual machines"},
+	{"flags.vbsenabled", SettingDropped, "the cluster decides whether a guest can run virtual machines, which security of Windows that is based on virtualization needs"},
+	{"sevenabled", SettingDropped, "the memory of the virtual machine is not encrypted"},
+	{"sevsnpenabled", SettingDropped, "the memory of the virtual machine is not encrypted"},
+	{"tdxenabled", SettingDropped, "the memory of the virtual machine is not encrypted"},
+	{"uefi.secureboot.", SettingDropped, "the keys of Secure Boot are those of the cluster"},
+	{"guestinfo.", PropertyDropped, "the guest does not receive it: KubeVirt has no variables of VMware for guests"},
+}
+
+// droppedSetting warns of a setting of VMware that has no equivalent.
+func droppedSetting(v *VirtualSystem, e *element) {
+	key := e.attr("key")
+	lower := strings.ToLower(key)
+	if value := e.attr("value"); value == "" || strings.EqualFold(value, "false") || lower == "uefi.secureboot.enabled" {
+		return
+	}
+	for _, s := range droppedSettings {
+		if lower == s.key || strings.HasSuffix(s.key, ".") && strings.HasPrefix(lower, s.key) {
+			v.problems.Warn(s.code, e.path(), "the setting "+texts.Shorten(key, maxShown)+" is not imported: "+s.why)
+			return
+		}
+	}
+}
+
 // item reads a device.
 func (r reader) item(e *element) Item {
 	i := Item{
 		InstanceID: e.value("InstanceID", "InstanceId"), Name: e.value("ElementName", "Caption"), Parent: e.value("Parent"), Address: e.value("Address"),
 		OnParent: e.value("AddressOnParent"), HostResource: e.value("HostResource"), Connection: e.value("Connection"), Quantity: e.value("VirtualQuantity"),
-		Units: e.value("AllocationUnits"), Cores: e.value("CoresPerSocket", "cpu_per_socket"), Sockets: e.value("num_of_sockets"),
+		Units: e.value("AllocationUnits"), Cores: e.value("CoresPerSocket", "cpu_per_socket"), Sockets: e.value("num_of_sockets"), Threads: e.value("threads_per_cpu"), Bus: e.value("BusNumber"),
+		Reservation: e.value("Reservation"), Limit: e.value("Limit"),
 		Configurations: strings.Fields(e.attr("configuration")), Bound: e.attr("bound"), Optional: e.optional(), Element: e.path(),
 	}
 	i.Type, _ = strconv.Atoi(e.value("ResourceType"))
@@ -63,6 +100,9 @@ func (r reader) item(e *element) Item {
 	i.MAC = i.Address
 	if mac := e.value("MACAddress"); mac != "" { // of oVirt
 		i.MAC = mac
+	}
+	if r.Producer == producerOVirt {
+		i.Kind, i.Disabled = strings.ToLower(e.value("Type")), strings.EqualFold(e.value("UsbPolicy"), "disabled")
 	}
 	i.SubTypes = strings.FieldsFunc(e.value("ResourceSubType"), func(r rune) bool { return unicode.IsSpace(r) || r == ',' })
 	return i
@@ -96,21 +136,28 @@ func (i *Item) in(option string) bool {
 	return slices.Contains(i.Configurations, option)
 }
 
-// items are the devices in a deployment option. A device of the option replaces one of all options with the same InstanceID.
+// items are the devices in a deployment option. A device of the option replaces one of all options with the same InstanceID, and one of
+// the option before it with the same InstanceID and type.
 func (v *VirtualSystem) items(option string) []Item {
+	last := map[string]int{}
+	key := func(i *Item) string { return strconv.Itoa(i.Type) + " " + i.InstanceID }
 	own := map[string]bool{}
 	for i := range v.Items {
 		if item := &v.Items[i]; len(item.Configurations) > 0 && item.in(option) && item.InstanceID != "" {
 			own[item.InstanceID] = true
+			last[key(item)] = i
 		}
 	}
 	var found []Item
 	for i := range v.Items {
 		item := &v.Items[i]
-		if !item.in(option) || len(item.Configurations) == 0 && own[item.InstanceID] {
-			continue
+		replaced := len(item.Configurations) == 0 && own[item.InstanceID]
+		if n, again := last[key(item)]; again && n > i {
+			replaced = true
 		}
-		found = append(found, *item)
+		if item.in(option) && !replaced {
+			found = append(found, *item)
+		}
 	}
 	return found
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -108,6 +109,7 @@ type System struct {
 	architecture string
 	products     []Product
 	annotation   string
+	element      string
 }
 
 // Mapping is what a descriptor becomes.
@@ -122,6 +124,8 @@ type Mapping struct {
 	// System is nil if there is a choice, or no virtual system.
 	System *System
 
+	// required is the row of the preference.
+	required preferenceRow
 	// embedded is the template of a descriptor that Export wrote; nil if the standard elements apply.
 	embedded *Export
 }
@@ -135,7 +139,10 @@ type mapper struct {
 	devices []Item
 	// parents are the devices by their InstanceIDs.
 	parents map[string]*Item
-	windows bool
+	// windows and linux tell the kind of the operating system; both are false for others.
+	windows, linux bool
+	// bootItems are the InstanceIDs of disks that the boot order names, and that exist.
+	bootItems map[string]bool
 	// volumes are the devices of the disks, in the order of the descriptor.
 	volumes []placed
 }
@@ -143,13 +150,13 @@ type mapper struct {
 // placed is a disk with what its position in the boot order depends on.
 type placed struct {
 	Volume
-	boot            bool
-	address, parent int
+	// boot is the position in an explicit boot order, from 0; math.MaxInt without one.
+	boot, address, parent int
 }
 
 // Map maps the chosen virtual system. The error is ErrChoice if a chosen id does not exist. Rejections are in the mapping.
 func Map(d *Descriptor, options Options) (*Mapping, error) {
-	m := &mapper{Descriptor: d, options: options, parents: map[string]*Item{}}
+	m := &mapper{Descriptor: d, options: options, parents: map[string]*Item{}, bootItems: map[string]bool{}}
 	m.Problems = Problems{slices.Clone(d.problems.Rejections), slices.Clone(d.problems.Warnings)}
 	m.Choices = Choices{VirtualSystems: []Choice{}, DeploymentOptions: append([]DeploymentOption{}, d.DeploymentOptions...)}
 	m.Mapping.Networks = append([]Network{}, d.Networks...)
@@ -219,12 +226,12 @@ func (m *mapper) system(option string) {
 	for _, s := range append(slices.Clone(m.unsupported), v.unsupported...) {
 		m.unsupportedPart(s.element, "the required section "+s.name+" has no equivalent")
 	}
-	m.System = &System{ID: v.ID, Name: v.Name, OS: v.OS, TPM: v.TPM, Disks: []Volume{}, CDROMs: []CDROM{}, NICs: []NIC{}, products: v.Products, annotation: v.Annotation}
+	m.System = &System{ID: v.ID, Name: v.Name, OS: v.OS, TPM: v.TPM, Disks: []Volume{}, CDROMs: []CDROM{}, NICs: []NIC{}, products: v.Products, annotation: v.Annotation, element: v.Element}
 	m.properties(option)
-	m.firmware()
 	m.architecture()
+	m.firmware()
 	m.devices = v.items(option)
-	for i := range m.devices {
+	for i := range slices.Backward(m.devices) { // the first of an InstanceID that is there twice
 		m.parents[m.devices[i].InstanceID] = &m.devices[i]
 	}
 	for i := range m.devices {
@@ -289,11 +296,13 @@ func (m *mapper) firmware() {
 		s.Firmware = firmwareEFI
 	case v.SecureBoot:
 		m.Warn(Guessed, v.Element, "the virtual machine has Secure Boot and the firmware BIOS, which contradict each other: it gets BIOS")
+	case v.Firmware != "" && v.Firmware != firmwareBIOS:
+		m.Warn(Guessed, v.Element, fmt.Sprintf("the firmware %q is not known: the virtual machine gets BIOS", texts.Shorten(v.Firmware, maxShown)))
 	}
 	var guessed bool
-	s.OS.Preference, m.windows, guessed = preference(v.OS, s.Firmware)
+	s.OS.Preference, guessed = m.preference(v.OS, s.Firmware)
 	if guessed {
-		m.Warn(Guessed, v.Element+"/OperatingSystemSection", "the operating system is not known: the virtual machine gets the preference "+s.OS.Preference)
+		m.Warn(Guessed, v.Element+"/OperatingSystemSection", "there is no preference for the operating system: the virtual machine gets the preference "+s.OS.Preference)
 	}
 }
 
@@ -310,22 +319,35 @@ func (m *mapper) architecture() {
 	m.System.architecture = name
 }
 
-// bootOrder sorts the disks: first the boot disk of oVirt, then by the address of the controller, the address on it, and the position
-// in the descriptor.
+// bootRank is the position of a disk in the boot order of the descriptor. The boot disk of oVirt is the first.
+func (m *mapper) bootRank(i *Item, disk *Disk) int {
+	if disk != nil && disk.Boot {
+		return 0
+	}
+	for n, b := range m.source.Boot {
+		if b.id != "" && b.id == i.InstanceID {
+			m.bootItems[b.id] = true
+			return n
+		}
+	}
+	return math.MaxInt
+}
+
+// bootOrder sorts the disks: first by the boot order of the descriptor, then by the address of the controller, the address on it, and the
+// position in the descriptor.
 func (m *mapper) bootOrder() {
 	slices.SortStableFunc(m.volumes, func(a, b placed) int {
-		if a.boot != b.boot {
-			if a.boot {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(a.address, b.address), cmp.Compare(a.parent, b.parent))
+		return cmp.Or(cmp.Compare(a.boot, b.boot), cmp.Compare(a.address, b.address), cmp.Compare(a.parent, b.parent))
 	})
 	for i := range m.volumes {
 		if i == 0 {
 			m.volumes[i].BootOrder = 1
 		}
 		m.System.Disks = append(m.System.Disks, m.volumes[i].Volume)
+	}
+	for _, b := range m.source.Boot {
+		if !m.bootItems[b.id] {
+			m.Warn(SectionDropped, b.element, "the section BootOrderSection is dropped: it does not name a disk, so the boot order is that of the disks")
+		}
 	}
 }

@@ -71,6 +71,7 @@ const (
 	TPMStateLost    Code = "TPMStateLost"
 	SectionDropped  Code = "SectionDropped"
 	PropertyDropped Code = "PropertyDropped"
+	SettingDropped  Code = "SettingDropped"
 	ExtraMember     Code = "ExtraMember"
 	MemberOrder     Code = "MemberOrder"
 	FileAbsent      Code = "FileAbsent"
@@ -82,6 +83,8 @@ const (
 	FieldRemoved Code = "FieldRemoved"
 	// OnlyVirtward is a field of a template that only imports by Virtward read.
 	OnlyVirtward Code = "OnlyVirtward"
+	// PreferenceRequirement is something that the virtual machine has less of than its preference requires.
+	PreferenceRequirement Code = "PreferenceRequirement"
 	// TemplateIgnored is a template in a descriptor that is not used.
 	TemplateIgnored Code = "TemplateIgnored"
 )

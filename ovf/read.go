@@ -55,7 +55,7 @@ func (t *tree) declares(part string) bool {
 // producers are recognized by a part of a namespace, the first one that matches.
 var producers = []struct{ part, name string }{
 	{"ibmpvc", "powervc"},
-	{"ovirt", "ovirt"},
+	{"ovirt", producerOVirt},
 	{"virtualbox", "virtualbox"},
 	{"citrix", "xenserver"},
 	{"xensource", "xenserver"},
@@ -64,7 +64,7 @@ var producers = []struct{ part, name string }{
 
 func producer(t *tree) string {
 	if t.root.child("Content") != nil && version(t) != "0.9" && !t.declares("vmware.com") || strings.Count(t.root.attr("version"), ".") == 3 { // oVirt writes its own version
-		return "ovirt"
+		return producerOVirt
 	}
 	for _, p := range producers {
 		if t.declares(p.part) {
@@ -95,12 +95,17 @@ var droppedSections = map[string]string{
 	"ResourceAllocationSection":  "reservations and limits are not imported",
 	"InstallSection":             "the first boot is not supervised",
 	"BootDeviceSection":          "the boot order is that of the disks",
-	"BootOrderSection":           "the boot order is that of the disks",
 	"ApplianceBootOrder_Section": "the boot order is that of the disks",
 	"PlacementSection":           "the scheduler places virtual machines",
 	"PlacementGroupSection":      "the scheduler places virtual machines",
 	"ScaleOutSection":            "one virtual machine is imported",
 	"EnvironmentFilesSection":    "KubeVirt provides no OVF environment",
+	"SnapshotsSection":           "the virtual machine has its current state",
+	"NumaNodeSection":            "the scheduler places virtual machines",
+	"AffinityGroupsSection":      "the scheduler places virtual machines",
+	"AffinityLabelsSection":      "the scheduler places virtual machines",
+	"UserDomainsSection":         "the rights of users are those of the cluster",
+	"VmExternalDataSection":      "the virtual machine gets an empty TPM and empty variables of the firmware",
 }
 
 // envelope reads a child of the envelope. Licenses beside the virtual systems, where OVF 0.9 has them, apply to each of them.
@@ -172,7 +177,10 @@ func (r reader) disks(e *element) {
 			ID: d.attr("diskId"), FileRef: d.attr("fileRef"), Format: d.attr("format"), Capacity: d.attr("capacity"),
 			Units: d.attr("capacityAllocationUnits"), ParentRef: d.attr("parentRef"), Boot: strings.EqualFold(d.attr("boot"), "true"), Element: d.path(),
 		}
-		if size := d.attr("size"); disk.Capacity == "" && size != "" && r.Producer == "ovirt" {
+		if r.Producer == producerOVirt {
+			disk.Interface = strings.ToLower(d.attr("disk-interface"))
+		}
+		if size := d.attr("size"); disk.Capacity == "" && size != "" && r.Producer == producerOVirt {
 			disk.Capacity, disk.Units = size, "byte * 2^30" // oVirt counts in GiB
 		}
 		r.Disks = append(r.Disks, disk)
@@ -312,11 +320,20 @@ func (r reader) system(e *element, eulas []text) {
 			if v.Template == "" {
 				v.Template = c.value(templateElement)
 			}
+		case "BootOrderSection": // of VMware
+			v.Boot = append(v.Boot, bootDevice{c.attr("instanceId"), c.path()})
 		default:
-			if e.name != "Content" || c.name == "Section" { // oVirt has fields beside the sections
+			switch field := !strings.HasSuffix(c.name, "Section"); {
+			case field && r.Producer == producerOVirt:
+				oVirtField(&v, c)
+			case field && e.name == "Content":
+			default:
 				r.unknown(c, &v.problems, &v.unsupported)
 			}
 		}
+	}
+	if hardware == 0 {
+		v.problems.Warn(Guessed, v.Element, "the virtual system has no VirtualHardwareSection: the virtual machine has neither disks nor network adapters")
 	}
 	r.VirtualSystems = append(r.VirtualSystems, v)
 }
@@ -327,15 +344,6 @@ func (r reader) attributesOf(v *VirtualSystem, c *element) bool {
 	case "Info", "Name":
 	case "Machine": // of VirtualBox
 		machine(v, c)
-	case "BiosType": // of oVirt 4.4 and later
-		switch c.content() {
-		case "3":
-			v.Firmware = firmwareEFI
-		case "4":
-			v.Firmware, v.SecureBoot = firmwareEFI, true
-		case "1", "2":
-			v.Firmware = firmwareBIOS
-		}
 	default:
 		return false
 	}
@@ -389,6 +397,12 @@ func (r reader) os(v *VirtualSystem, e *element) {
 		case "architecture", "ArchitectureType": // of PowerVC
 			v.Architecture = c.content()
 		}
+	}
+	if strings.HasSuffix(strings.ToLower(os.VirtualBoxType), "_arm64") {
+		v.Architecture = "arm64"
+	}
+	if r.Producer == producerOVirt && v.Architecture == "" {
+		v.Architecture = oVirtArchitecture(e.attrOf("ovirt", "id"))
 	}
 	v.OS = os
 }
@@ -485,7 +499,10 @@ func (r reader) check() {
 	systems := map[string]bool{}
 	for i := range r.VirtualSystems {
 		v := &r.VirtualSystems[i]
-		if systems[v.ID] {
+		switch {
+		case v.ID == "" && len(r.VirtualSystems) > 1:
+			r.problems.Reject(InvalidDescriptor, v.Element, "the attribute id is missing", "give the VirtualSystem an id")
+		case systems[v.ID]:
 			r.problems.Reject(InvalidDescriptor, v.Element, "the id "+texts.Shorten(v.ID, maxShown)+" exists twice", "use an id for each VirtualSystem")
 		}
 		systems[v.ID] = true

@@ -3,6 +3,8 @@ package ovf
 import (
 	"fmt"
 	"strings"
+
+	"github.com/virtward/virtward/texts"
 )
 
 //go:generate go run ./gen ../docs/ova.md
@@ -19,9 +21,13 @@ func Table() string {
 	for _, m := range models {
 		fmt.Fprintf(&page, "| `%s` | `%s` |\n", m.adapter, m.model)
 	}
-	page.WriteString("\n| Operating system | Preference |\n|---|---|\n")
+	page.WriteString("\n| Operating system | Preference | Requires |\n|---|---|---|\n")
 	for _, row := range preferenceRows {
-		fmt.Fprintf(&page, "| `%s` | `%s` |\n", strings.ReplaceAll(row.types, "|", "`, `"), row.preference)
+		preference := "`" + row.preference + "`"
+		if row.guessed {
+			preference += ": `Guessed`"
+		}
+		fmt.Fprintf(&page, "| `%s` | %s | %s, %d MiB |\n", strings.ReplaceAll(strings.Join(row.types, "`, `"), "|", `\|`), preference, texts.Count(row.cpus, "CPU", "CPUs"), row.memoryMiB)
 	}
 	return page.String()
 }

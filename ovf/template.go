@@ -318,8 +318,15 @@ func (b *builder) machine() object {
 	memory := s.MemoryMiB
 	if memory == 0 {
 		memory = defaultMemory
-		b.Warn(Guessed, s.ID, "the descriptor states no memory: the virtual machine gets 1Gi")
+		b.Warn(Guessed, s.element, "the descriptor states no memory: the virtual machine gets 1Gi")
 	}
+	cpus := 1
+	if s.CPU == nil {
+		b.Warn(Guessed, s.element, "the descriptor states no CPUs: the virtual machine gets 1")
+	} else {
+		cpus = s.CPU.VCPUs
+	}
+	b.requirements(cpus, memory)
 	domain := object{
 		"memory":  object{"guest": resource.NewQuantity(memory<<20, resource.BinarySI).String()},
 		"devices": b.devices(),

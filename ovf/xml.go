@@ -71,7 +71,7 @@ func (e *element) attr(name string) string {
 		if a.Name.Local != name {
 			continue
 		}
-		if a.Name.Space == "" || strings.Contains(strings.ToLower(a.Name.Space), "ovf") {
+		if a.Name.Space == "" || strings.Contains(strings.ToLower(a.Name.Space), "/envelope") {
 			return strings.TrimSpace(a.Value)
 		}
 		if other == "" {
@@ -79,6 +79,16 @@ func (e *element) attr(name string) string {
 		}
 	}
 	return other
+}
+
+// attrOf is the value of an attribute of a namespace that contains a text.
+func (e *element) attrOf(space, name string) string {
+	for _, a := range e.attrs {
+		if a.Name.Local == name && strings.Contains(strings.ToLower(a.Name.Space), space) {
+			return strings.TrimSpace(a.Value)
+		}
+	}
+	return ""
 }
 
 // optional reports whether the descriptor permits to ignore the element. Without the attribute, it is required.

@@ -358,7 +358,7 @@ func (in *inspection) checkFiles() error {
 		case len(parts) == 0 && in.source.format == FormatOVA:
 			in.problems.Reject(ovf.MissingFile, f.Element, "the archive has no file "+strconv.Quote(texts.Shorten(f.Href, 120)), "add the file")
 		case len(parts) == 0:
-			in.problems.Warn(ovf.FileAbsent, f.Element, "the file "+strconv.Quote(texts.Shorten(f.Href, 120))+" is not beside the descriptor: its image is not inspected")
+			in.problems.Warn(ovf.FileAbsent, f.Element, "the file "+strconv.Quote(texts.Shorten(f.Href, 120))+" is not beside the descriptor: it is not inspected")
 		case slices.Contains(in.descriptor.Bundles, f.ID) && together(parts).Size() <= maxManifest:
 			text, err := content(member{name: f.Href, data: together(parts)}, maxManifest, "message bundle")
 			if err != nil {
