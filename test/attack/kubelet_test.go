@@ -14,6 +14,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/virtward/virtward/test/planes"
 )
 
 const (
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 		actAsKubelet(address)
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(planes.Only(m, nil))
 }
 
 // probing is what a kubelet has seen.

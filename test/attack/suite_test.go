@@ -70,7 +70,6 @@ func TestSoakAttack(t *testing.T) {
 
 func runSpecs(t *testing.T) {
 	t.Helper()
-	planes.Skip(t)
 	log.SetLogger(GinkgoLogr)
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(await.Patience)

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -56,8 +57,9 @@ func leaveToSoak() {
 	}
 }
 
+func TestMain(m *testing.M) { os.Exit(planes.Only(m, nil)) }
+
 func TestE2E(t *testing.T) {
-	planes.Skip(t)
 	log.SetLogger(GinkgoLogr)
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(await.Patience)

@@ -24,7 +24,7 @@ import (
 // pool has two control planes: nodes and catalogs are cluster-scoped, so each test has one for itself.
 var pool = planes.Pool{Size: 2}
 
-func TestMain(m *testing.M) { os.Exit(pool.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(planes.Only(m, pool.Main)) }
 
 // startWith starts a cluster with the chart and values of its own.
 func startWith(t *testing.T, values map[string]any) *fixture {

@@ -14,7 +14,7 @@ import (
 // each test has it for itself.
 var pool = planes.Pool{Options: planes.WithKinds(requiredLabels())}
 
-func TestMain(m *testing.M) { os.Exit(pool.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(planes.Only(m, pool.Main)) }
 
 // requiredLabels is the definition of the parameters of an original.
 func requiredLabels() *apiextensionsv1.CustomResourceDefinition {

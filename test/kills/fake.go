@@ -25,7 +25,8 @@ import (
 
 // Server returns a fake API server that has objects. Kinds of the second list have a subresource status. It gives each object that
 // is created a UID and a time, and deletes no object with another UID than a request names. It validates and collects nothing, has
-// no permissions and increases no generation, so no test of these can use it.
+// no permissions and increases no generation, so no test of these can use it. The scheme should have only the kinds of the test: the
+// fake goes through all of them at each write.
 func Server(scheme *runtime.Scheme, now clock.PassiveClock, statuses []client.Object, objects ...client.Object) client.WithWatch {
 	store := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(statuses...).WithObjects(objects...).Build()
 	created := 0

@@ -46,12 +46,33 @@ func Start(t testing.TB, options controlplane.Options) *controlplane.ControlPlan
 	return plane
 }
 
+// Only runs the tests of a package in which every test needs a control plane, with what TestMain would run otherwise: Pool.Main,
+// Shared.Main or, for nil, the tests. A short run does nothing. `make unit` does not link the packages that call it.
+func Only(m *testing.M, run func(*testing.M) int) int {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("each test of this package starts a control plane")
+		return 0
+	}
+	if run == nil {
+		return m.Run()
+	}
+	return run(m)
+}
+
 // Parallel is the number of cases of a package that run in parallel, unless the flag -parallel has another. It is more than the
 // two cores of a small machine, because most cases wait for other processes.
 const Parallel = 4
 
-// inParallel sets the number of cases that run in parallel, before the command line is parsed.
-func inParallel() error { return flag.Set("test.parallel", strconv.Itoa(Parallel)) }
+// inParallel sets the number of cases that run in parallel, unless the command line has one.
+func inParallel() error {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(Parallel))
+}
 
 // Shared is the control plane of all tests of a package. The zero value is ready to use.
 type Shared struct {

@@ -91,7 +91,7 @@ func (s *shifted) add(d time.Duration) {
 // shared is the control plane of all tests, with a simulated KubeVirt.
 var shared = planes.Shared{Options: planes.WithKinds(), Prepare: simulate}
 
-func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(planes.Only(m, shared.Main)) }
 
 // simulate starts a simulated KubeVirt, and returns its end.
 func simulate(ctx context.Context, plane *controlplane.ControlPlane) (end func() error, err error) {

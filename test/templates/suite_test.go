@@ -34,7 +34,7 @@ const (
 // pool has one control plane: the cases need it without the chart, or with it.
 var pool planes.Pool
 
-func TestMain(m *testing.M) { os.Exit(pool.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(planes.Only(m, pool.Main)) }
 
 // fixture is a cluster with simulated KubeVirt and CDI.
 type fixture struct {

@@ -41,7 +41,7 @@ const wait = 3 * time.Second
 // pool has two control planes: each test has the chart or its controllers for itself.
 var pool = planes.Pool{Size: 2}
 
-func TestMain(m *testing.M) { os.Exit(pool.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(planes.Only(m, pool.Main)) }
 
 // fixture is a cluster with CDI's simulator and a web server of images.
 type fixture struct {

@@ -30,7 +30,7 @@ var shared = planes.Shared{Options: func() (controlplane.Options, error) {
 	return options, err
 }}
 
-func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(planes.Only(m, shared.Main)) }
 
 func create(t *testing.T, c client.Client, objects ...client.Object) {
 	t.Helper()
