@@ -86,7 +86,12 @@ func (m *mapper) drop(i *Item, name string) {
 	m.Warn(DeviceDropped, i.Element, "the "+name+" is not imported")
 }
 
+// serialPort drops a serial port. Hyper-V has the type for disks: that of an older version of CIM.
 func (m *mapper) serialPort(i *Item) {
+	if disk, _, _ := m.medium(i); disk != nil {
+		m.disk(i)
+		return
+	}
 	m.System.SerialPorts++
 	m.drop(i, "serial port "+strconv.Itoa(m.System.SerialPorts))
 }
@@ -283,6 +288,14 @@ func (m *mapper) dangling(i *Item) {
 	m.Reject(InvalidDescriptor, i.Element, "HostResource refers to "+texts.Shorten(i.HostResource, maxShown)+", which does not exist", "add the Disk or the File")
 }
 
+// mediumBus is the bus of CD drives.
+func (s *System) mediumBus() string {
+	if s.architecture != "" {
+		return busSCSI
+	}
+	return busSATA
+}
+
 func (m *mapper) cdrom(i *Item) {
 	_, file, rejected := m.medium(i)
 	switch {
@@ -291,7 +304,7 @@ func (m *mapper) cdrom(i *Item) {
 	case file != nil && len(m.System.CDROMs) == MaxDisks:
 		m.Reject(LimitExceeded, i.Element, "the virtual system has more than 64 CD drives with a medium", "remove drives")
 	case file != nil:
-		m.System.CDROMs = append(m.System.CDROMs, CDROM{Href: file.Href, Bus: busSATA})
+		m.System.CDROMs = append(m.System.CDROMs, CDROM{Href: file.Href, Bus: m.System.mediumBus()})
 	}
 }
 
@@ -335,6 +348,7 @@ func (m *mapper) disk(i *Item) {
 // The buses of KubeVirt.
 const (
 	busSATA   = "sata"
+	busSCSI   = "scsi"
 	busVirtio = "virtio"
 )
 
@@ -359,8 +373,12 @@ func controller(parent *Item) string {
 	return ""
 }
 
-// bus is that of KubeVirt for a controller. Windows has no driver for virtio, and other systems than Linux need not have one.
+// bus is that of KubeVirt for a controller. Windows has no driver for virtio, and other systems than Linux need not have one. Only amd64
+// has the bus sata.
 func (m *mapper) bus(controller string) string {
+	if m.System.architecture != "" {
+		return busVirtio
+	}
 	if controller == "ide" || controller == "sata" || !m.linux {
 		return busSATA
 	}

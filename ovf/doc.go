@@ -5,7 +5,7 @@
 // the extensions of VMware, VirtualBox, oVirt, XenServer and PowerVC.
 //
 // It writes descriptors too: NewExport and Export.Write make one of a VirtualMachineTemplate. The standard elements are for programs of
-// other vendors: hardware version vmx-13, disks at LSI Logic controllers. A section that others can ignore has the template itself, without
+// other vendors: hardware version vmx-13 or later, disks at LSI Logic controllers. A section that others can ignore has the template itself, without
 // secrets, identities and references to objects of its cluster. Map uses this template only if the standard elements are what Write writes
 // for it: a change of a user has priority. Tests compare with golden files. The XML schema of the DMTF is not part of the
 // repository, so no test validates a descriptor with it.

@@ -227,6 +227,9 @@ func (e *Export) describe(vm *kubevirtv1.VirtualMachine, hardware *Hardware) err
 	m.architecture = guest.Architecture
 	m.tpm = guest.Domain.Devices.TPM != nil
 	m.firmware = firmwareOf(&guest.Domain, m.preference)
+	if m.architecture == architectureARM64 && m.firmware == firmwareBIOS {
+		m.firmware = firmwareEFI
+	}
 	e.processor(&guest.Domain, vm.Spec.Instancetype != nil, hardware)
 	if err := e.disks(vm, guest); err != nil {
 		return err

@@ -289,6 +289,9 @@ func (m *mapper) properties(option string) {
 func (m *mapper) firmware() {
 	v, s := m.source, m.System
 	s.Firmware = firmwareBIOS
+	if s.architecture == architectureARM64 {
+		s.Firmware = firmwareEFI // it has no BIOS
+	}
 	switch {
 	case strings.HasPrefix(v.Firmware, firmwareEFI) && v.SecureBoot:
 		s.Firmware = firmwareSecure
@@ -297,7 +300,9 @@ func (m *mapper) firmware() {
 	case v.SecureBoot:
 		m.Warn(Guessed, v.Element, "the virtual machine has Secure Boot and the firmware BIOS, which contradict each other: it gets BIOS")
 	case v.Firmware != "" && v.Firmware != firmwareBIOS:
-		m.Warn(Guessed, v.Element, fmt.Sprintf("the firmware %q is not known: the virtual machine gets BIOS", texts.Shorten(v.Firmware, maxShown)))
+		m.Warn(Guessed, v.Element, fmt.Sprintf("the firmware %q is not known: the virtual machine gets %s", texts.Shorten(v.Firmware, maxShown), s.Firmware))
+	case v.Firmware == firmwareBIOS && s.Firmware != firmwareBIOS:
+		m.Warn(Guessed, v.Element, "virtual machines of arm64 have no BIOS: it gets EFI")
 	}
 	var guessed bool
 	s.OS.Preference, guessed = m.preference(v.OS, s.Firmware)
@@ -306,9 +311,12 @@ func (m *mapper) firmware() {
 	}
 }
 
+// architectureARM64 is the architecture whose virtual machines have no BIOS.
+const architectureARM64 = "arm64"
+
 // architectures are the names of CPU architectures in descriptors.
 var architectures = map[string]string{
-	"": "", "x86_64": "", "amd64": "", "x86": "", "i386": "", "i686": "", "arm64": "arm64", "aarch64": "arm64", "s390x": "s390x",
+	"": "", "x86_64": "", "amd64": "", "x86": "", "i386": "", "i686": "", "arm64": architectureARM64, "aarch64": architectureARM64, "s390x": "s390x",
 }
 
 func (m *mapper) architecture() {

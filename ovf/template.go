@@ -1,6 +1,7 @@
 package ovf
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -145,6 +146,9 @@ func (b *builder) parametersOf() {
 		taken[name] = true
 		b.parameters[p.Key] = name
 		parameter := v1beta1.Parameter{Name: name, DisplayName: short(p.Label), Description: short(strings.TrimSpace(p.Description + " " + p.Qualifiers)), Value: p.Default}
+		if p.Key == cloudUserData && p.Default == "" {
+			parameter.Value = emptyUserData
+		}
 		if p.Password {
 			parameter.Value, parameter.Generate, parameter.From = "", v1beta1.GenerateExpression, "[a-zA-Z0-9]{16}"
 		}
@@ -191,7 +195,7 @@ func (b *builder) storage() {
 			storage["resources"] = object{"requests": object{"storage": resource.NewQuantity(d.CapacityBytes, resource.BinarySI).String()}}
 		}
 		target := object{}
-		if d.Bus == busSATA && (d.Controller == "ide" || d.Controller == "sata") { // the preference chooses the others
+		if d.Controller == "ide" || d.Controller == "sata" || b.System.architecture != "" { // the preference chooses the others
 			target["bus"] = d.Bus
 		}
 		b.volume(name, source, storage, object{"name": name, "disk": target})
@@ -269,8 +273,14 @@ func networkErrors(unmapped []string, pods int) error {
 	return nil
 }
 
+// cloudUserData is the key of a property with data for cloud-init in base64.
+const cloudUserData = "user-data"
+
+// emptyUserData is data for cloud-init that does nothing, in base64. KubeVirt rejects empty data.
+var emptyUserData = base64.StdEncoding.EncodeToString([]byte("#cloud-config\n"))
+
 // cloudKeys are the keys of properties that cloud-init reads: its data source OVF.
-var cloudKeys = []string{"user-data", "public-keys", "password", "hostname"}
+var cloudKeys = []string{cloudUserData, "public-keys", "password", "hostname"}
 
 // cloud is the reference to the parameter of a key of cloud-init; empty if there is no such property.
 func (b *builder) cloud(key string) string {
@@ -283,7 +293,7 @@ func (b *builder) cloud(key string) string {
 // cloudInit gives the properties that cloud-init reads to the guest, and warns of all others.
 func (b *builder) cloudInit() {
 	data := object{}
-	switch userData, keys, password := b.cloud("user-data"), b.cloud("public-keys"), b.cloud("password"); {
+	switch userData, keys, password := b.cloud(cloudUserData), b.cloud("public-keys"), b.cloud("password"); {
 	case userData != "":
 		data["userDataBase64"] = userData
 	case keys != "" || password != "":
@@ -298,11 +308,11 @@ func (b *builder) cloudInit() {
 	}
 	if len(data) > 0 {
 		b.volumes = append(b.volumes, object{"name": "cloud-init", "cloudInitNoCloud": data})
-		b.disks = append(b.disks, object{"name": "cloud-init", "cdrom": object{"bus": busSATA}})
+		b.disks = append(b.disks, object{"name": "cloud-init", "cdrom": object{"bus": b.System.mediumBus()}})
 	}
 	_, raw := data["userDataBase64"]
 	for _, p := range b.Properties {
-		read := slices.Contains(cloudKeys, p.Key) && (p.Key == "user-data" || p.Key == "hostname" || !raw)
+		read := slices.Contains(cloudKeys, p.Key) && (p.Key == cloudUserData || p.Key == "hostname" || !raw)
 		if p.UserConfigurable && !read {
 			b.Warn(PropertyDropped, p.Key, "the guest does not receive the property: KubeVirt provides no OVF environment")
 		}
@@ -335,10 +345,12 @@ func (b *builder) machine() object {
 		domain["cpu"] = object{"sockets": s.CPU.Sockets, "cores": s.CPU.CoresPerSocket, "threads": 1}
 	}
 	switch s.Firmware {
+	case firmwareBIOS:
+		if s.architecture == "" {
+			domain["firmware"] = object{"bootloader": object{"bios": object{}}}
+		}
 	case firmwareEFI:
 		domain["firmware"] = object{"bootloader": object{"efi": object{"secureBoot": false}}}
-	case firmwareBIOS:
-		domain["firmware"] = object{"bootloader": object{"bios": object{}}}
 	default:
 		domain["firmware"] = object{"bootloader": object{"efi": object{"secureBoot": true}}}
 		domain["features"] = object{"smm": object{"enabled": true}}

@@ -190,6 +190,17 @@ type writtenItem struct {
 	cores    int
 }
 
+// hardwareVersion is that of VMware which has the devices: 13 unless there is a TPM, or more CPUs than 128.
+func (m *exported) hardwareVersion() string {
+	switch {
+	case m.cpus > 128:
+		return "vmx-18"
+	case m.tpm:
+		return "vmx-14"
+	}
+	return "vmx-13"
+}
+
 // hardware writes the devices.
 func (e *Export) hardware(d *document) {
 	m := &e.machine
@@ -199,7 +210,7 @@ func (e *Export) hardware(d *document) {
 	d.leaf("vssd:ElementName", "Virtual Hardware Family")
 	d.leaf("vssd:InstanceID", "0")
 	d.leaf("vssd:VirtualSystemIdentifier", e.Template.Name)
-	d.leaf("vssd:VirtualSystemType", "vmx-13")
+	d.leaf("vssd:VirtualSystemType", m.hardwareVersion())
 	d.end()
 	id := 0
 	write := func(i writtenItem) string {
@@ -239,9 +250,11 @@ func (e *Export) hardware(d *document) {
 	if m.tpm {
 		write(writtenItem{kind: 1, optional: true, fields: map[string]string{"AutomaticAllocation": "false", "ElementName": "Virtual TPM", "ResourceSubType": "vmware.vtpm"}})
 	}
-	if m.firmware != firmwareBIOS {
-		d.leaf("vmw:Config", "", "ovf:required", "false", "vmw:key", "firmware", "vmw:value", firmwareEFI)
+	firmware := firmwareEFI
+	if m.firmware == firmwareBIOS {
+		firmware = firmwareBIOS
 	}
+	d.leaf("vmw:Config", "", "ovf:required", "false", "vmw:key", "firmware", "vmw:value", firmware)
 	if m.firmware == firmwareSecure {
 		d.leaf("vmw:Config", "", "ovf:required", "false", "vmw:key", "bootOptions.efiSecureBootEnabled", "vmw:value", "true")
 	}
@@ -302,14 +315,14 @@ func (e *Export) product(d *document) {
 	d.end()
 }
 
-// qualifiers are the values that a parameter permits. One with a quotation mark or a backslash cannot be written.
+// qualifiers are the values that a parameter permits, in the syntax of DSP0004: a list has braces, and commas are between qualifiers. One with a quotation mark or a backslash cannot be written.
 func qualifiers(p *v1beta1.Parameter) string {
 	var found []string
 	if len(p.Enum) > 0 && !slices.ContainsFunc(p.Enum, func(value string) bool { return strings.ContainsAny(value, `"\`) }) {
-		found = append(found, `ValueMap("`+strings.Join(p.Enum, `","`)+`")`)
+		found = append(found, `ValueMap{"`+strings.Join(p.Enum, `", "`)+`"}`)
 	}
 	if p.Required && p.Type != v1beta1.ParameterInteger && p.Type != v1beta1.ParameterBoolean {
 		found = append(found, "MinLen(1)")
 	}
-	return strings.Join(found, " ")
+	return strings.Join(found, ",")
 }
