@@ -83,7 +83,7 @@ const oVirt = `<?xml version='1.0' encoding='UTF-8'?>
 // oVirtOVA is in the style of an OVA that oVirt exports: without Content, and with fields beside the sections.
 const oVirtOVA = `<?xml version="1.0" encoding="UTF-8"?>
 <ovf:Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1/" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1/" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData" xmlns:vssd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_VirtualSystemSettingData" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:ovirt="http://www.ovirt.org/ovf" ovf:version="4.5.0.0">
-  <References><File ovf:href="33v0" ovf:id="33v0" ovf:size="1"/><File ovf:href="33v1" ovf:id="33v1" ovf:size="1"/><File ovf:href="tpm.dat" ovf:id="tpm.dat" ovf:size="1"/></References>
+  <References><File ovf:href="33v0" ovf:id="33v0" ovf:size="1"/><File ovf:href="33v1" ovf:id="33v1" ovf:size="1"/><File ovf:href="tpm.dat" ovf:id="tpm.dat" ovf:size="1"/><File ovf:href="nvram.dat" ovf:id="nvram.dat" ovf:size="1"/></References>
   <NetworkSection><Info>x</Info><Network ovf:name="net"/></NetworkSection>
   <DiskSection><Info>x</Info>
     <Disk ovf:diskId="33d0" ovf:capacity="3" ovf:capacityAllocationUnits="byte * 2^30" ovf:parentRef="" ovf:fileRef="33v0" ovf:format="http://www.gnome.org/~markmc/qcow-image-format.html" ovf:disk-interface="SATA" ovf:boot="false"/>

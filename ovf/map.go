@@ -241,7 +241,7 @@ func (m *mapper) system(option string) {
 	if m.System.TPM {
 		m.Warn(TPMStateLost, v.Element, "the virtual machine gets an empty TPM: keys that are sealed in the old one are lost")
 	}
-	if v.NVRAM {
+	if v.NVRAM || m.Producer == producerOVirt && m.file("nvram.dat") != nil {
 		m.Warn(NVRAMDropped, v.Element, "the variables of the firmware are not imported: the boot entries are those of a new machine")
 	}
 	m.Eulas = m.licenses(v)

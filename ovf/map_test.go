@@ -77,7 +77,7 @@ const (
 	tide   = "2x2 2048Mi bios ubuntu [tide-disk1.vmdk 20480 scsi/virtio 1] [blank 5120 scsi/virtio 0] (tools.iso) Shore:virtio DeviceDropped"
 	kiln   = "2x1 1024Mi bios debian [kiln disk ü.vmdk 8192 sata/sata 1] (kiln.iso) NAT:e1000 DeviceDropped DeviceDropped"
 	shale  = "2x2 4096Mi efi rhel.8 [11d1/22v1 10240 /virtio 1] [11d0/22v0 3072 /virtio 0] net:virtio"
-	cellar = "2x6 4096Mi efi windows.2k22 [33v1 10240 scsi/sata 1] [33v0 3072 sata/sata 0] net:e1000e SettingDropped SectionDropped DeviceDropped TPMStateLost"
+	cellar = "2x6 4096Mi efi windows.2k22 [33v1 10240 scsi/sata 1] [33v0 3072 sata/sata 0] net:e1000e SettingDropped SectionDropped DeviceDropped TPMStateLost NVRAMDropped"
 )
 
 // item is a device in the style of VMware.
@@ -172,8 +172,8 @@ func TestDescriptors(t *testing.T) {
 		"an OVA of oVirt":                        {oVirtOVA, nil, Options{}, cellar},
 		"an OVA of oVirt with Windows 10":        {oVirtOVA, []string{"Windows 2022", "windows_10x64"}, Options{}, strings.Replace(cellar, "windows.2k22", "windows.10", 1)},
 		"an OVA of oVirt without description":    {oVirtOVA, []string{"Windows 2022", ""}, Options{}, strings.Replace(strings.Replace(cellar, "windows.2k22", "legacy", 1), "SectionDropped", "SectionDropped Guessed", 1)},
-		"an OVA of oVirt for POWER":              {oVirtOVA, []string{`ovirt:id="37"`, `ovirt:id="1006"`, "Windows 2022", "Red Hat Enterprise Linux 7.x"}, Options{}, "2x6 4096Mi efi rhel.7 [33v1 10240 scsi/virtio 1] [33v0 3072 sata/sata 0] net:e1000e SettingDropped SectionDropped DeviceDropped TPMStateLost !UnsupportedArchitecture"},
-		"an OVA of oVirt for IBM Z":              {oVirtOVA, []string{`ovirt:id="37"`, `ovirt:id="2003"`, "Windows 2022", "Red Hat Enterprise Linux 9.x", "<BiosType>2", "<BiosType>0"}, Options{}, "2x6 4096Mi bios rhel.9.s390x [33v1 10240 scsi/virtio 1] [33v0 3072 sata/virtio 0] net:e1000e SettingDropped SectionDropped DeviceDropped TPMStateLost"},
+		"an OVA of oVirt for POWER":              {oVirtOVA, []string{`ovirt:id="37"`, `ovirt:id="1006"`, "Windows 2022", "Red Hat Enterprise Linux 7.x"}, Options{}, "2x6 4096Mi efi rhel.7 [33v1 10240 scsi/virtio 1] [33v0 3072 sata/sata 0] net:e1000e SettingDropped SectionDropped DeviceDropped TPMStateLost NVRAMDropped !UnsupportedArchitecture"},
+		"an OVA of oVirt for IBM Z":              {oVirtOVA, []string{`ovirt:id="37"`, `ovirt:id="2003"`, "Windows 2022", "Red Hat Enterprise Linux 9.x", "<BiosType>2", "<BiosType>0"}, Options{}, "2x6 4096Mi bios rhel.9.s390x [33v1 10240 scsi/virtio 1] [33v0 3072 sata/virtio 0] net:e1000e SettingDropped SectionDropped DeviceDropped TPMStateLost NVRAMDropped"},
 		"XenServer, which declares UTF-16":       {xenServer, nil, Options{}, "2x1 4096Mi bios windows.2k12 [mill.vhd 32768 /sata 1] Network 0:e1000e Guessed"},
 		"PowerVC of another architecture":        {powerVC, nil, Options{}, "0Mi bios linux [loom.img 10240 /virtio 1] !UnsupportedArchitecture"},
 		"PowerVC":                                {powerVC, []string{"ppc64le", "x86_64"}, Options{}, "0Mi bios linux [loom.img 10240 /virtio 1]"},

@@ -85,6 +85,8 @@ const (
 	OnlyVirtward Code = "OnlyVirtward"
 	// PreferenceRequirement is something that the virtual machine has less of than its preference requires.
 	PreferenceRequirement Code = "PreferenceRequirement"
+	// FirmwareMismatch is a boot disk for another firmware than that of the virtual machine.
+	FirmwareMismatch Code = "FirmwareMismatch"
 	// TemplateIgnored is a template in a descriptor that is not used.
 	TemplateIgnored Code = "TemplateIgnored"
 )

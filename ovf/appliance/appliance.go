@@ -451,16 +451,20 @@ func (in *inspection) mapAgain(results map[string]inspected) error {
 		d := &mapping.System.Disks[i]
 		r := results[d.Href]
 		d.Image, d.ContentSHA256 = r.format, r.sum
-		if declared := formatOf(d.Format); r.format != "" && declared != "" && declared != r.format {
+		if declared := in.formatOf(d.Format); r.format != "" && declared != "" && declared != r.format {
 			in.problems.Warn(ovf.FormatMismatch, d.Href, "the descriptor calls the image "+declared+", but it is "+r.format)
 		}
 	}
+	in.checkFirmware(mapping.System, results)
 	return nil
 }
 
-// formatOf is the format that a descriptor states with a URL; empty if it is not known.
-func formatOf(url string) string {
+// formatOf is the format that a descriptor states with a URL; empty if it is not known. oVirt calls raw disks sparse VMDKs.
+func (in *inspection) formatOf(url string) string {
 	url = strings.ToLower(url)
+	if in.descriptor.Producer == "ovirt" && strings.HasSuffix(url, "vmdk.html#sparse") {
+		return ""
+	}
 	for _, known := range []struct{ part, format string }{{"vmdk", "vmdk"}, {"qcow", "qcow2"}, {"vhd", "vhd"}, {"vdi", "vdi"}, {"ecma-119", "iso"}, {"iso", "iso"}} {
 		if strings.Contains(url, known.part) {
 			return known.format

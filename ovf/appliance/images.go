@@ -31,6 +31,7 @@ type inspected struct {
 	format string
 	size   int64
 	sum    string
+	boots  boots
 }
 
 // images inspects the images of a package.
@@ -67,8 +68,13 @@ func (i *images) inspect(href string, data Data, compression string, limit int64
 	}
 	switch image.Format {
 	case "vmdk":
-		found.sum, err = i.decode(image.VMDK)
+		found.sum, found.boots, err = i.decode(image.VMDK)
 	case "raw", "iso":
+		var begin []byte
+		if begin, err = beginning(data); err != nil {
+			break
+		}
+		found.boots = bootsOf(begin)
 		if data.Size() <= i.left {
 			i.left -= data.Size()
 			found.sum, err = sum(io.NewSectionReader(data, 0, data.Size()))
@@ -121,8 +127,9 @@ func ImageRejection(href string, err error) error {
 // errEnough ends the calculation of a digest that is too long.
 var errEnough = errors.New("enough")
 
-// decode reads all grains of a disk, and returns the digest of its content; empty if it is too large.
-func (i *images) decode(disk *vmdk.Disk) (string, error) {
+// decode reads all grains of a disk, and returns the digest of its content, which is empty if it is too large, and how it boots.
+func (i *images) decode(disk *vmdk.Disk) (string, boots, error) {
+	begin := make([]byte, maxBeginning)
 	calculate := disk.Capacity <= i.left
 	if calculate {
 		i.left -= disk.Capacity
@@ -137,6 +144,9 @@ func (i *images) decode(disk *vmdk.Disk) (string, error) {
 		}
 	}
 	err := disk.Walk(func(offset int64, content []byte) error {
+		if offset < maxBeginning {
+			copy(begin[offset:], content)
+		}
 		if decoded += int64(len(content)); decoded > maxHashed {
 			return errEnough
 		}
@@ -149,14 +159,14 @@ func (i *images) decode(disk *vmdk.Disk) (string, error) {
 	})
 	switch {
 	case errors.Is(err, errEnough):
-		return "", nil
+		return "", bootsOf(begin), nil
 	case err != nil:
-		return "", err
+		return "", boots{}, err
 	case !calculate:
-		return "", nil
+		return "", bootsOf(begin), nil
 	}
 	fill(disk.Capacity)
-	return hex.EncodeToString(hashed.Sum(nil)), nil
+	return hex.EncodeToString(hashed.Sum(nil)), bootsOf(begin), nil
 }
 
 func sum(r io.Reader) (string, error) {
