@@ -9,8 +9,8 @@ import (
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/texts"
 )
@@ -24,6 +24,21 @@ type celPods struct {
 	// reads are the fields that the expressions read, and literals are the values beside them.
 	reads    []path
 	literals []any
+	// params are the parameters; nil if they are not known.
+	params map[string]any
+	// constants are the variables that have the same value for each pod.
+	constants map[string]constantOf
+	// tree is the expression, and certain are the positions of names in its has() that are true for each pod.
+	tree    *celast.AST
+	certain []int
+	// computed is how many constants were computed of the expression.
+	computed int
+	// everyKey reports whether all labels or annotations are read, and unread whether a field that is not known has no effect.
+	everyKey, unread bool
+	// inert reports whether the value that is read has no effect, so that it only has to exist.
+	inert bool
+	// left are the reasons why messages are left out.
+	left []string
 }
 
 // celNames are those that macros declare, with the fields that they can be.
@@ -31,6 +46,8 @@ type celNames struct {
 	around *celNames
 	name   string
 	paths  []path
+	// is is the value of the name.
+	is constantOf
 }
 
 func (n *celNames) find(name string) (paths []path, found bool) {
@@ -50,34 +67,70 @@ func (p *celPods) fails(format string, values ...any) {
 
 // rule replaces the expressions of a rule about pods. The error says why they have no equivalent.
 func (p *celPods) rule(r *clusterRule) error {
-	p.variables = map[string][]path{}
 	r.CELPreconditions = slices.Clone(r.CELPreconditions)
-	for i := range r.CELPreconditions {
-		p.whole(p.moved(&r.CELPreconditions[i].Expression))
+	var variables []admissionregistrationv1.Variable
+	var validations []admissionregistrationv1.Validation
+	if r.Validate.CEL != nil {
+		validate, expressions := *r.Validate, *r.Validate.CEL
+		r.Validate, validate.CEL = &validate, &expressions
+		expressions.Variables, expressions.Expressions = slices.Clone(expressions.Variables), slices.Clone(expressions.Expressions)
+		variables, validations = expressions.Variables, expressions.Expressions
 	}
-	if r.Validate.CEL == nil {
-		return p.problem
+	return p.replace(r.CELPreconditions, variables, validations)
+}
+
+// replace replaces expressions about pods in place. The error says why they have no equivalent.
+func (p *celPods) replace(conditions []admissionregistrationv1.MatchCondition, variables []admissionregistrationv1.Variable, validations []admissionregistrationv1.Validation) error {
+	p.variables, p.constants = map[string][]path{}, map[string]constantOf{}
+	for i := range conditions {
+		p.whole(p.moved(&conditions[i].Expression))
 	}
-	validate, expressions := *r.Validate, *r.Validate.CEL
-	r.Validate, validate.CEL = &validate, &expressions
-	expressions.Variables = slices.Clone(expressions.Variables)
-	for i := range expressions.Variables {
-		v := &expressions.Variables[i]
+	for i := range variables {
+		v := &variables[i]
 		p.variables[v.Name] = p.moved(&v.Expression)
-	}
-	expressions.Expressions = slices.Clone(expressions.Expressions)
-	for i := range expressions.Expressions {
-		v := &expressions.Expressions[i]
-		for _, text := range []*string{&v.Expression, &v.MessageExpression} {
-			p.whole(p.moved(text))
+		if p.tree != nil {
+			p.constants[v.Name] = p.constant(p.tree.Expr(), nil)
 		}
+	}
+	for i := range validations {
+		p.whole(p.moved(&validations[i].Expression))
+		p.message(&validations[i])
 	}
 	return p.problem
 }
 
+// message replaces the expression of a message, which can have fields that are not known. It is left out if it has no equivalent.
+func (p *celPods) message(v *admissionregistrationv1.Validation) {
+	if p.problem != nil || v.MessageExpression == "" {
+		return
+	}
+	fields := fieldsOfPod()
+	fields["metadata.name"] = "pod.metadata.generateName" // the name is random, and begins with this
+	changed, err := p.renamed(v.MessageExpression, fields, nil)
+	if err != nil {
+		p.left = append(p.left, fmt.Sprintf("the messageExpression is left out: %v", err))
+	}
+	v.MessageExpression = changed
+}
+
+// partsUnread is the note of a policy of which parameters decide what it reads.
+const partsUnread = "with its parameters, a part that reads fields that are not known has no effect: with others, it can have one"
+
+// notes say what differs.
+func (p *celPods) notes() []string {
+	all := p.left
+	if p.everyKey {
+		all = append(all, "it reads all labels or annotations: those with the UID of the instance have an empty one")
+	}
+	if p.unread {
+		all = append(all, partsUnread)
+	}
+	return all
+}
+
 // moved replaces an expression by one that reads the variable pod. It returns the fields that its value can be.
 func (p *celPods) moved(text *string) []path {
-	if *text == "" || p.problem != nil {
+	if p.tree, p.certain = nil, nil; *text == "" || p.problem != nil {
 		return nil
 	}
 	tree, err := export.Tree(*text)
@@ -85,18 +138,17 @@ func (p *celPods) moved(text *string) []path {
 		p.fails("%w", err)
 		return nil
 	}
+	p.tree, p.computed = tree, 0
+	for _, name := range export.Names(*text) {
+		if !slices.Contains([]string{"object", "request", "variables", "params", "namespaceObject"}, name) && !slices.Contains(namespaces, name) {
+			p.fails("it reads %s, which is not about the pod", texts.Shorten(name, maxQuoted))
+		}
+	}
 	paths := p.visit(tree.Expr(), nil)
 	if p.problem != nil {
 		return nil
 	}
-	fields := map[string]string{}
-	for i := range rowsOfPods {
-		steps := strings.Split(rowsOfPods[i].path, ".")
-		if made, ok := rowsOfPods[i].known(steps); ok {
-			fields[rowsOfPods[i].path] = made.path
-		}
-	}
-	changed, err := export.Renamed(*text, "object", "pod", fields)
+	changed, err := p.renamed(*text, fieldsOfPod(), p.certain)
 	if err != nil {
 		p.fails("%w", err)
 	}
@@ -104,8 +156,30 @@ func (p *celPods) moved(text *string) []path {
 	return paths
 }
 
+// fieldsOfPod are the expressions of fields that are others than those of the variable pod, by their paths with dots.
+func fieldsOfPod() map[string]string {
+	fields := map[string]string{}
+	for i := range rowsOfPods {
+		steps := strings.Split(rowsOfPods[i].path, ".")
+		if made, ok := rowsOfPods[i].known(steps); ok {
+			fields[rowsOfPods[i].path] = made.path
+		}
+	}
+	return fields
+}
+
+// renamed returns an expression that reads the variable pod. Each pod is evaluated when it is created.
+func (*celPods) renamed(text string, fields map[string]string, certain []int) (string, error) {
+	return export.Renamed(text, map[string]export.Renaming{
+		"object": {To: "pod", Fields: fields}, "request": {To: "request", Fields: map[string]string{"operation": `"CREATE"`}},
+	}, certain)
+}
+
 // visit checks a node, and returns the fields of the pod that its value can be.
 func (p *celPods) visit(node celast.Expr, around *celNames) []path {
+	if p.constant(node, around) != variable {
+		return nil
+	}
 	switch node.Kind() {
 	case celast.LiteralKind:
 		p.literal(node)
@@ -147,12 +221,8 @@ func (p *celPods) ident(name string, around *celNames) []path {
 	if paths, found := around.find(name); found {
 		return paths
 	}
-	switch name {
-	case "object":
+	if name == "object" {
 		return []path{{}}
-	case "params", "namespaceObject":
-	default:
-		p.fails("it reads %s, which is not about the pod", texts.Shorten(name, maxQuoted))
 	}
 	return nil
 }
@@ -169,7 +239,11 @@ func (p *celPods) selected(s celast.SelectExpr, around *celNames) []path {
 				}
 				return paths
 			case "request":
-				if p.reads = append(p.reads, path{"metadata", "namespace"}); s.FieldName() != "namespace" {
+				switch s.FieldName() {
+				case "namespace":
+					p.reads = append(p.reads, path{"metadata", "namespace"})
+				case "operation": // pods are evaluated when they are created
+				default:
 					p.fails("request.%s is that of KubeVirt's request for the pod", texts.Shorten(s.FieldName(), maxQuoted))
 				}
 				return nil
@@ -177,11 +251,17 @@ func (p *celPods) selected(s celast.SelectExpr, around *celNames) []path {
 		}
 	}
 	paths := p.below(p.visit(s.Operand(), around), s.FieldName(), direct(s.Operand()))
-	if s.IsTestOnly() {
-		p.present(paths)
-		return nil
+	if !s.IsTestOnly() {
+		return paths
 	}
-	return paths
+	if root := rootOf(s.Operand()); root != nil && len(paths) > 0 && !slices.ContainsFunc(paths, func(of path) bool { return !certain(of) }) {
+		if place, ok := p.tree.SourceInfo().GetOffsetRange(root.ID()); ok {
+			p.certain = append(p.certain, int(place.Start))
+			return nil
+		}
+	}
+	p.present(paths)
+	return nil
 }
 
 // direct reports whether a node is the object, or a field of it that is selected with dots only.
@@ -190,6 +270,24 @@ func direct(node celast.Expr) bool {
 		return direct(node.AsSelect().Operand())
 	}
 	return node.Kind() == celast.IdentKind && node.AsIdent() == "object"
+}
+
+// rootOf is the name with which fields begin that are selected with dots only; nil if they begin with something else.
+func rootOf(node celast.Expr) celast.Expr {
+	switch {
+	case node.Kind() == celast.IdentKind:
+		return node
+	case node.Kind() == celast.SelectKind && !node.AsSelect().IsTestOnly():
+		return rootOf(node.AsSelect().Operand())
+	}
+	return nil
+}
+
+// certain reports whether each pod has a field.
+func certain(of path) bool {
+	row, unknown := podFieldOf(of)
+	typ, ok := podTypeAt(of)
+	return alwaysSet(of) || row == nil && unknown == "" && ok && typ.Kind() == reflect.Struct && !optionalAt(of)
 }
 
 // below returns the paths with one more step. Fields with expressions of their own must be selected with dots only.
@@ -201,7 +299,7 @@ func (p *celPods) below(paths []path, step string, direct bool) (all []path) {
 			return nil
 		}
 		field := append(slices.Clone(of), step)
-		if row, _ := podFieldOf(field); !direct && row != nil && (row.byDefault != "" || row.reading != "") {
+		if !direct && alwaysSet(field) {
 			p.fails("it reads %s indirectly: write object.%[1]s", printedPath(field))
 		}
 		all = append(all, field)
@@ -209,9 +307,18 @@ func (p *celPods) below(paths []path, step string, direct bool) (all []path) {
 	return all
 }
 
+// alwaysSet reports whether the API server sets a field of pods that KubeVirt can leave out.
+func alwaysSet(of path) bool {
+	row, _ := podFieldOf(of)
+	return row != nil && (row.byDefault != "" || row.reading != "")
+}
+
 // elements returns the paths of the elements of lists.
 func (p *celPods) elements(paths []path) (all []path) {
 	for _, of := range paths {
+		if p.keys(of) {
+			continue
+		}
 		if typ, ok := podTypeAt(of); !ok || typ.Kind() != reflect.Slice || opaque(typ) {
 			p.fails("it reads all fields of %s", printedPath(of))
 			return nil
@@ -219,6 +326,15 @@ func (p *celPods) elements(paths []path) (all []path) {
 		all = append(all, append(slices.Clone(of), everyElement))
 	}
 	return all
+}
+
+// keys reports whether a path is that of labels or of another map whose keys are known, of which all are read.
+func (p *celPods) keys(of path) bool {
+	if len(of) == 0 || !anyKey(of) {
+		return false
+	}
+	p.everyKey, p.reads = true, append(p.reads, of)
+	return true
 }
 
 // call returns what the value of a function can be.
@@ -236,6 +352,13 @@ func (p *celPods) call(c celast.CallExpr, around *celNames) []path {
 		p.whole(p.visit(args[1], around))
 		return p.elements(of)
 	case operators.Conditional:
+		switch p.constant(args[0], around) {
+		case isTrue:
+			return p.visit(args[1], around)
+		case isFalse:
+			return p.visit(args[2], around)
+		case isEmpty, variable:
+		}
 		p.whole(p.visit(args[0], around))
 		return append(p.visit(args[1], around), p.visit(args[2], around)...)
 	case operators.Add:
@@ -295,7 +418,11 @@ func (p *celPods) contained(args []celast.Expr, around *celNames) {
 		return
 	}
 	p.whole(p.visit(args[0], around))
-	p.fails("it reads all keys of %s", printedPath(of[0]))
+	for _, one := range of {
+		if !p.keys(one) {
+			p.fails("it reads all keys of %s", printedPath(one))
+		}
+	}
 }
 
 // list returns the lists from which the elements of a new list are.
@@ -345,14 +472,13 @@ func areLists(paths []path) bool {
 // present checks fields whose presence is read. A field that pods always have is none.
 func (p *celPods) present(paths []path) {
 	for _, of := range paths {
-		row, unknown := podFieldOf(of)
-		typ, ok := podTypeAt(of)
+		_, unknown := podFieldOf(of)
 		switch {
 		case unknown != "":
 			p.fails("%s: %s", printedPath(of), unknown)
-		case row != nil && (row.byDefault != "" || row.reading != ""):
+		case alwaysSet(of):
 			p.fails("it reads whether %s is set, and the API server always sets it", printedPath(of))
-		case row == nil && ok && typ.Kind() == reflect.Struct && !optionalAt(of):
+		case certain(of):
 			p.fails("it reads whether %s is set, and pods always have it", printedPath(of))
 		default:
 			p.reads = append(p.reads, of)
@@ -381,8 +507,11 @@ func (p *celPods) whole(paths []path) {
 		switch {
 		case len(of) == 0:
 			p.fails("it reads the whole pod")
+		case unknown == byRelease && p.inert: // each container has these
+			p.unread = true
 		case unknown != "":
 			p.fails("%s: %s", printedPath(of), unknown)
+		case row == nil && p.keys(of):
 		case row == nil:
 			p.fails("it reads %s as a whole", printedPath(of))
 		default:
@@ -391,10 +520,8 @@ func (p *celPods) whole(paths []path) {
 	}
 }
 
-// written returns what a rule in CEL was, with the fields that it reads.
-func (p *celPods) written(r *clusterRule) *Written {
-	machine := apikinds.Machines()[0]
-	w := r.about(&machine)
+// written adds the fields that the expressions read to what an original was.
+func (p *celPods) written(w *Written) *Written {
 	reads := regoReads{written: w, literals: p.literals}
 	for _, of := range p.reads {
 		reads.note(of)

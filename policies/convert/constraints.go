@@ -50,10 +50,6 @@ func (c *converter) constraint(i int, object *unstructured.Unstructured) {
 	}
 	o.part = "with the template " + template.GetName()
 	o.annotations = titled(template.GetAnnotations())
-	if code.source() != nil && o.pods {
-		c.leaveLauncher(i, object, templateOfPods)
-		return
-	}
 	if code.source() == nil {
 		if err := o.regoTemplate(&code, object, &spec); err != nil {
 			if o.pods {
@@ -72,6 +68,15 @@ func (c *converter) constraint(i int, object *unstructured.Unstructured) {
 	if err := o.templateCode(&code, object, &spec); err != nil {
 		c.unreadable(i, template, err)
 		return
+	}
+	if o.pods {
+		if err := o.podExpressions(&spec); err != nil {
+			c.leaveLauncher(i, object, err.Error())
+			return
+		}
+		if o.written != nil {
+			o.written.Template = template
+		}
 	}
 	c.add(o)
 }
@@ -178,6 +183,22 @@ func (o *original) templateCode(template *templateSpec, constraint *unstructured
 	o.action(spec)
 	parameters, _ := withDefaults(spec.Parameters, template.CRD.Spec.Validation.OpenAPIV3Schema).(map[string]any)
 	o.parameters(constraint, parameters)
+	return nil
+}
+
+// podExpressions replaces the expressions of a template about pods. The error says why they have no equivalent.
+func (o *original) podExpressions(spec *constraintSpec) error {
+	pods := &celPods{params: o.values}
+	if err := pods.replace(o.spec.MatchConditions, o.spec.Variables, o.spec.Validations); err != nil {
+		return err
+	}
+	o.notesOf(pods)
+	if w := o.aboutConstraint(spec); w != nil {
+		params := &regoReads{written: w}
+		params.literalsOf(o.values)
+		pods.literals = append(pods.literals, params.literals...)
+		o.written = pods.written(w)
+	}
 	return nil
 }
 

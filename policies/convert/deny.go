@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -120,11 +121,53 @@ func (c *conditions) condition(steps []string, one *clusterCondition) evaluation
 	if strings.TrimSpace(key) != key {
 		return wrong(fmt.Errorf("the key has spaces around its variable, so Kyverno reads a text"))
 	}
+	if c.pods && strings.Join(asked.path, ".") == "request.operation" && asked.projects < 0 {
+		made, err := asked.creation(operator, operand)
+		if err != nil {
+			return wrong(err)
+		}
+		return made
+	}
+	if len(asked.among) > 0 {
+		return c.among(steps, asked, operator, operand)
+	}
+	made, err := c.compared(steps, asked, operator, operand)
+	if err != nil {
+		return wrong(err)
+	}
+	return made
+}
+
+// among returns the result of a condition about the elements of several lists.
+func (c *conditions) among(steps []string, asked *query, operator operatorOf, operand any) evaluation {
+	made := no
+	if operator.elements == aggregateEvery {
+		made = yes
+	}
+	for _, one := range asked.each() {
+		of, err := c.compared(steps, one, operator, operand)
+		switch {
+		case err == nil && (asked.length || operator.elements == aggregateNone):
+			err = fmt.Errorf("the elements of several lists are compared with AnyIn, AllIn, AnyNotIn and AllNotIn only")
+		case err == nil && operator.elements == aggregateEvery:
+			made = conjunction(made, of.is)
+		case err == nil:
+			made = disjunction(made, of.is)
+		}
+		if err != nil {
+			c.fails(steps, "%s", err)
+			return evaluation{yes, yes}
+		}
+	}
+	return evaluation{yes, made}
+}
+
+// compared returns the result of a condition about one value, or one list.
+func (c *conditions) compared(steps []string, asked *query, operator operatorOf, operand any) (made evaluation, err error) {
 	base, sure := c.resolve(steps, asked)
 	if !sure {
-		return evaluation{yes, yes}
+		return evaluation{yes, yes}, nil
 	}
-	var made evaluation
 	switch unknown := countUnknown(base.steps); {
 	case c.pods && asked.length && asked.projects < 0 && unknown != "":
 		err = fmt.Errorf("the length of %s: %s", strings.Join(base.steps, "."), unknown)
@@ -133,12 +176,29 @@ func (c *conditions) condition(steps []string, one *clusterCondition) evaluation
 	default:
 		made, err = c.single(asked, base, operator, operand)
 	}
-	if err != nil {
-		return wrong(err)
+	if err == nil {
+		c.reading(asked, base, operand)
 	}
-	c.reading(asked, base, operand)
-	return made
+	return made, err
 }
+
+// creation returns the result of a condition about the operation of a request for a pod, which is evaluated when it is created.
+func (q *query) creation(operator operatorOf, operand any) (evaluation, error) {
+	if _, isText := operand.(string); operator.exact && isText {
+		return evaluation{}, errExact
+	}
+	made, err := q.operandOf(operator, classText, operand)
+	if err != nil {
+		return evaluation{}, err
+	}
+	if made.holds(string(policyv1alpha1.PolicyCreate)) {
+		return evaluation{yes, yes}, nil
+	}
+	return evaluation{yes, no}, nil
+}
+
+// errExact is the reason for an operator that reads a text as JSON.
+var errExact = errors.New("the operators In and NotIn read a text as JSON: write a list")
 
 // reading notes what a condition reads, for tests.
 func (c *conditions) reading(asked *query, base ref, operand any) {
@@ -263,7 +323,7 @@ func (c *conditions) single(asked *query, base ref, operator operatorOf, operand
 		return evaluation{}, fmt.Errorf("the field is an object, or its values have several forms")
 	}
 	if _, isText := operand.(string); operator.exact && isText {
-		return evaluation{}, fmt.Errorf("the operators In and NotIn read a text as JSON: write a list")
+		return evaluation{}, errExact
 	}
 	made, err := asked.operandOf(operator, class, operand)
 	if err != nil {
@@ -451,6 +511,9 @@ func (p *patterns) applied(r *clusterRule, validations []admissionregistrationv1
 	skipped := negated(applies.is)
 	if ignores {
 		skipped = negated(guarded(applies.ok, applies.is))
+	}
+	if skipped.kind == logicTrue && p.pods {
+		p.fails([]string{"preconditions"}, "they skip each new pod, so the rule has no effect")
 	}
 	made := slices.Clone(validations)
 	for i := range made {

@@ -56,26 +56,39 @@ func countOf(values ...any) (n int) {
 	return n
 }
 
-// listOf returns the list of a loop, with its query. It is false if there is none, which is noted.
-func (c *conditions) listOf(steps []string, l *loop) (asked *query, base ref, ok bool) {
-	steps = append(slices.Clone(steps), "list")
-	wrong := func(problem string) (*query, ref, bool) {
-		c.fails(steps, "%s", problem)
-		return nil, ref{}, false
-	}
+// loop returns whether an element of the list of a loop is denied, or of one of several lists.
+func (c *conditions) loop(steps []string, l *loop, ignores bool) logic {
 	asked, err := parsedQuery(l.List)
 	if err == nil {
 		asked, err = c.inlined(asked)
 	}
 	if err != nil {
-		return wrong(err.Error())
+		c.fails(append(slices.Clone(steps), "list"), "%s", err)
+		return yes
+	}
+	if len(asked.among) == 0 {
+		return c.loopOver(steps, asked, l, ignores)
+	}
+	denied := no
+	for _, one := range asked.each() {
+		denied = disjunction(denied, c.loopOver(steps, one, l, ignores))
+	}
+	return denied
+}
+
+// listOf returns the list of a loop. It is false if there is none, which is noted.
+func (c *conditions) listOf(steps []string, asked *query) (base ref, ok bool) {
+	steps = append(slices.Clone(steps), "list")
+	wrong := func(problem string) (ref, bool) {
+		c.fails(steps, "%s", problem)
+		return ref{}, false
 	}
 	if asked.length || asked.function != nil || asked.path[0] != "request" {
 		return wrong("it is no path of a list of the object")
 	}
 	base, ok = c.resolve(steps, asked)
 	if !ok {
-		return nil, ref{}, false
+		return ref{}, false
 	}
 	if base.typ.Kind() != reflect.Slice || opaque(base.typ) {
 		return wrong("it is one value, and no list")
@@ -83,14 +96,17 @@ func (c *conditions) listOf(steps []string, l *loop) (asked *query, base ref, ok
 	if list, isList := asked.byDefault.([]any); asked.optional && (!isList || len(list) > 0) {
 		return wrong("the default of a list must be `[]`")
 	}
-	return asked, base, true
+	return base, true
 }
 
-// loop returns whether an element of a list is denied. A list that is missing has none.
-func (c *conditions) loop(steps []string, l *loop, ignores bool) logic {
-	asked, base, ok := c.listOf(steps, l)
+// loopOver returns whether an element of a list is denied. A list that is missing has none.
+func (c *conditions) loopOver(steps []string, asked *query, l *loop, ignores bool) logic {
+	base, ok := c.listOf(steps, asked)
 	if !ok {
 		return yes
+	}
+	if c.pods && slices.Equal(base.steps, []string{"spec", "ephemeralContainers"}) { // a new pod has none
+		return no
 	}
 	name, done := c.name(base)
 	defer done()

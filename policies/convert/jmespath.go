@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,23 @@ type query struct {
 	length      bool
 	// function is that of the value; nil without one.
 	function *function
+	// among are the names of lists that are read one after the other, in place of the step before the projection.
+	among []string
+}
+
+// each returns a query for each of the lists that a query reads, of which each can be missing.
+func (q *query) each() []*query {
+	all := make([]*query, len(q.among))
+	for i, name := range q.among {
+		one := *q
+		one.among, one.path = nil, slices.Clone(q.path)
+		one.path[q.projects-1] = name
+		if !one.optional {
+			one.optional, one.byDefault = true, []any{}
+		}
+		all[i] = &one
+	}
+	return all
 }
 
 // wholeVariable is a text that is one variable.
@@ -34,8 +52,11 @@ func variableOf(text string) (*query, error) {
 	return parsedQuery(strings.TrimSpace(parts[1]))
 }
 
-// queryStep is a step of a path, with the projection after it.
-var queryStep = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_]*)|"([^"\\]+)")(\[\]|\[\*\])?`)
+// queryStep is a step of a path, with the projection after it, and queryLists are several lists that become one.
+var (
+	queryStep  = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_]*)|"([^"\\]+)")(\[\]|\[\*\])?`)
+	queryLists = regexp.MustCompile(`^\[\s*([A-Za-z_][A-Za-z0-9_]*(?:\s*,\s*[A-Za-z_][A-Za-z0-9_]*)*)\s*\]\[\]`)
+)
 
 // call is length() of something.
 var call = regexp.MustCompile(`^length\(\s*(.*?)\s*\)$`)
@@ -66,6 +87,12 @@ func parsedQuery(text string) (*query, error) {
 	rest := text
 	for {
 		step := queryStep.FindStringSubmatch(rest)
+		if lists := queryLists.FindStringSubmatch(rest); lists != nil && len(made.path) > 0 && made.projects < 0 {
+			for _, name := range strings.Split(lists[1], ",") {
+				made.among = append(made.among, strings.TrimSpace(name))
+			}
+			step = []string{lists[0], made.among[0], "", "[]"}
+		}
 		if step == nil {
 			return nil, unsupportedQuery(text)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -37,11 +38,14 @@ const launcherLabel, launcherValue = v1.AppLabel, "virt-launcher"
 // The labels and the annotations of the pod of a virtual machine, in expressions.
 const labelsOfPod, annotationsOfPod = "pod.metadata.?labels.orValue({})", "pod.metadata.?annotations.orValue({})"
 
-// podsMoved is the note of a policy that was about pods, and templateOfPods why a constraint about pods is left.
+// podsMoved is the note of a policy that was about pods.
+const podsMoved = "the original matches pods of virtual machines: here, pod is the one that KubeVirt creates, as it is before webhooks of " +
+	"others change it. Changes and deletions of pods are not evaluated"
+
+// Reasons why a match of pods is not moved.
 const (
-	podsMoved = "the original matches pods of virtual machines: here, pod is the one that KubeVirt creates, as it is before webhooks of " +
-		"others change it. Changes and deletions of pods are not evaluated"
-	templateOfPods = "the template is in CEL, and only those in Rego are rewritten"
+	podsNamed      = "its match names pods, and those of virtual machines have random names"
+	podsNotCreated = "its operations are others than the creation of pods"
 )
 
 // withoutLauncher returns what a selector requires beside the labels that all pods of virtual machines have, and only these. It is false
@@ -160,11 +164,11 @@ func (f *clusterFilter) move(excludes bool) string {
 	case slices.ContainsFunc(r.Kinds, func(text string) bool { return !isPod(text) }):
 		return "its exclude has other kinds"
 	case len(r.Operations) > 0 && (excludes || !slices.Contains(r.Operations, policyv1alpha1.PolicyCreate)):
-		return "its operations are others than the creation of pods"
+		return podsNotCreated
 	case slices.ContainsFunc(slices.Concat(r.Names, oneOf(r.Name)), func(name string) bool {
 		return !slices.Contains([]string{"*", launcherValue + "*", launcherValue + "-*"}, name)
 	}):
-		return "its match names pods, and those of virtual machines have random names"
+		return podsNamed
 	}
 	r.Name, r.Names = "", nil
 	if len(r.Kinds) > 0 {
@@ -188,6 +192,69 @@ func (f *clusterFilter) move(excludes bool) string {
 		}
 	}
 	return ""
+}
+
+// moveLaunchers makes a native policy about pods of virtual machines, or one in its form, one about virtual machines. The problem says why
+// it cannot be moved.
+func (o *original) moveLaunchers() (problem string) {
+	constraints, bound := o.spec.MatchConstraints, o.binding.MatchResources
+	if constraints == nil {
+		constraints = &admissionregistrationv1.MatchResources{}
+	}
+	if bound == nil {
+		bound = &admissionregistrationv1.MatchResources{}
+	}
+	rules := slices.Concat(constraints.ResourceRules, bound.ResourceRules)
+	rest, ok := withoutLauncher(both(constraints.ObjectSelector, bound.ObjectSelector))
+	if !ok || len(constraints.ResourceRules) == 0 || slices.ContainsFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool { return !ofPods(&r) }) {
+		return ""
+	}
+	switch {
+	case len(constraints.ExcludeResourceRules)+len(bound.ExcludeResourceRules) > 0:
+		return "its match excludes resources"
+	case slices.ContainsFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool { return len(r.ResourceNames) > 0 }):
+		return podsNamed
+	case !creates(constraints.ResourceRules) || len(bound.ResourceRules) > 0 && !creates(bound.ResourceRules):
+		return podsNotCreated
+	}
+	for _, key := range selectedKeys(rest) {
+		if _, unknown := podFieldOf([]string{"metadata", "labels", key}); unknown != "" {
+			return "its match has the label " + texts.Shorten(key, maxQuoted) + ": " + unknown
+		}
+	}
+	conditions, variables, validations := slices.Clone(o.spec.MatchConditions), slices.Clone(o.spec.Variables), slices.Clone(o.spec.Validations)
+	pods := &celPods{}
+	if err := pods.replace(conditions, variables, validations); err != nil {
+		return err.Error()
+	}
+	o.notesOf(pods)
+	o.spec.MatchConditions, o.spec.Variables, o.spec.Validations = conditions, variables, validations
+	o.spec.MatchConstraints = &admissionregistrationv1.MatchResources{NamespaceSelector: constraints.NamespaceSelector}
+	o.binding.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: bound.NamespaceSelector}
+	o.pods, o.matched = true, map[cell]names{}
+	for _, kind := range []policyv1alpha1.PolicyKind{apikinds.VirtualMachine, apikinds.VirtualMachineInstance} {
+		for _, operation := range operations[:2] {
+			o.matched[cell{kind, operation}] = names{}
+		}
+	}
+	for _, expression := range selected(labelsOfPod, rest) {
+		o.require("match", expression)
+	}
+	o.differs("spec.match", podsMoved)
+	return ""
+}
+
+// ofPods reports whether a rule is about pods only.
+func ofPods(r *admissionregistrationv1.NamedRuleWithOperations) bool {
+	return slices.Equal(r.APIGroups, []string{""}) && slices.Equal(r.Resources, []string{"pods"}) && has(r.APIVersions, "v1") &&
+		(r.Scope == nil || *r.Scope != admissionregistrationv1.ClusterScope)
+}
+
+// creates reports whether rules match creations.
+func creates(rules []admissionregistrationv1.NamedRuleWithOperations) bool {
+	return slices.ContainsFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return has(r.Operations, admissionregistrationv1.Create)
+	})
 }
 
 // selectedKeys are the labels that a selector reads, sorted.

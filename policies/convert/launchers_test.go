@@ -66,6 +66,38 @@ func TestLaunchers(t *testing.T) {
 			`pod.spec.?schedulerName.orValue("default-scheduler") != 'a' || pod.spec.?dnsPolicy.orValue("ClusterFirst") == 'None'`, "",
 		},
 		{
+			"an expression about a field that pods always have", "", "validate: {cel: {expressions: [{expression: \"has(object.metadata) && object.spec.containers.all(c, has(c.resources) && has ( c.resources.requests )) && has(object.spec.schedulerName)\"}]}}",
+			"true && pod.spec.containers.all(c, true && has ( c.resources.requests )) && true", "",
+		},
+		{
+			"an expression about the operation", "", "validate: {cel: {expressions: [{expression: \"has(request.operation) && request.operation != 'CREATE' || has(object.spec.hostPID)\"}]}}",
+			"true && \"CREATE\" != 'CREATE' || has(pod.spec.hostPID)", "",
+		},
+		{
+			"an expression about all annotations", "", "validate: {cel: {expressions: [{expression: \"object.metadata.?annotations.orValue({}).all(k, k != 'a' || object.metadata.annotations[k] == 'b')\"}]}}",
+			"pod.metadata.?annotations.orValue({}).all(k, k != 'a' || pod.metadata.annotations[k] == 'b')", "",
+		},
+		{
+			"an operation in preconditions", "", "preconditions: {all: [{key: \"{{ request.operation || 'BACKGROUND' }}\", operator: NotEquals, value: DELETE}]}, validate: {pattern: {spec: {nodeSelector: {zone: a}}}}",
+			`pod.spec.?nodeSelector[?"zone"].orValue("") == "a"`, "spec.nodeSelector",
+		},
+		{
+			"an operation in conditions", "", "preconditions: {all: [{key: \"{{ request.operation }}\", operator: AnyIn, value: [CREATE, UPDATE]}]}, validate: {deny: {conditions: {all: [{key: \"{{ request.object.spec.hostPID }}\", operator: Equals, value: true}]}}}",
+			"has(pod.spec.hostPID) && !pod.spec.hostPID", "",
+		},
+		{
+			"several lists", "", "validate: {foreach: [{list: 'request.object.spec.[ephemeralContainers, initContainers, containers][]', deny: {conditions: {all: [{key: \"{{ element.name }}\", operator: Equals, value: x}]}}}]}",
+			`!pod.spec.?initContainers.orValue([]).exists(i, i.name == "x"); !pod.spec.containers.exists(c, c.name == "x")`, "",
+		},
+		{
+			"several lists in a condition", "", "validate: {deny: {conditions: {all: [{key: '{{ request.object.spec.[initContainers, containers][].name }}', operator: AnyIn, value: [x]}]}}}",
+			`!pod.spec.?initContainers.orValue([]).exists(i, i.name == "x"); !pod.spec.containers.exists(c, c.name == "x")`, "",
+		},
+		{
+			"no element of several lists", "", "validate: {deny: {conditions: {all: [{key: '{{ request.object.spec.[initContainers, containers][].name }}', operator: AllNotIn, value: [x]}]}}}",
+			`!(pod.spec.?initContainers.orValue([]).all(i, i.name != "x") && pod.spec.containers.all(c, c.name != "x"))`, "",
+		},
+		{
 			"expressions about the namespace", "", "validate: {cel: {expressions: [{expression: \"object.metadata.namespace == 'a' || request.namespace == 'b'\"}]}}",
 			"request.namespace == 'a' || request.namespace == 'b'", "",
 		},
@@ -170,6 +202,14 @@ func TestLaunchersLeft(t *testing.T) {
 			of + "deny.conditions.all[0]: request.userInfo.username is that of KubeVirt's request for the pod; write it for VirtualMachines",
 		},
 		{
+			"an operation that pods do not have", "", "preconditions: {all: [{key: \"{{ request.operation }}\", operator: Equals, value: UPDATE}]}, " + zone,
+			of + "preconditions: they skip each new pod, so the rule has no effect; write it for VirtualMachines, with spec.template.spec.nodeSelector for spec.nodeSelector",
+		},
+		{
+			"the number of the elements of several lists", "", "validate: {deny: {conditions: [{key: \"{{ request.object.spec.[initContainers, containers][].name }}\", operator: Equals, value: x}]}}",
+			of + "deny.conditions.all[0]: the operator does not compare the elements of a list: use AnyIn, AllIn, AnyNotIn or AllNotIn; write it for VirtualMachines",
+		},
+		{
 			"users", selecting("subjects: [{kind: User, name: ann}], "), zone,
 			of + "its match names users, and KubeVirt creates all pods of virtual machines; write it for VirtualMachines, with spec.template.spec.nodeSelector for spec.nodeSelector",
 		},
@@ -224,17 +264,17 @@ func TestLauncherExpressionsLeft(t *testing.T) {
 		"object.spec.containers == []":                                                       "it reads spec.containers as a whole",
 		"string(object) == ''":                                                               "it reads the whole pod",
 		"oldObject == null":                                                                  "it reads oldObject, which is not about the pod",
-		"request.operation == 'CREATE'":                                                      "request.operation is that of KubeVirt's request for the pod",
 		"request.userInfo.username == 'a'":                                                   "request.userInfo is that of KubeVirt's request for the pod",
 		"images.containers.all(i, true)":                                                     "it reads images, which is not about the pod",
-		"object.metadata.labels.all(k, k != '')":                                             "it reads all fields of metadata.labels",
-		"object.metadata.labels[request.namespace] == ''":                                    "it reads all fields of metadata.labels",
-		"request.namespace in object.metadata.labels":                                        "it reads all keys of metadata.labels",
-		"object.metadata.labels.size() > 1":                                                  "it reads metadata.labels as a whole",
+		"object.spec.containers[0].resources.requests.all(k, k != '')":                       "it reads all fields of spec.containers[].resources.requests",
+		"request.namespace in object.spec.containers[0].resources.requests":                  "it reads all keys of spec.containers[].resources.requests",
+		"object.spec.containers.exists(c, c.image in [] || c.image == 'a')":                  image,
+		"object.spec.containers.exists(c, c.name in [] || c.image in ['a'])":                 image,
+		"object.spec.containers.exists(c, c.livenessProbe in [])":                            "spec.containers[].livenessProbe: the API server sets it when the pod is created",
 		"object.metadata.labels['kubevirt.io/created-by'] == ''":                             "metadata.labels.kubevirt.io/created-by: KubeVirt sets keys below kubevirt.io/ that have the UID of the instance or its node",
 		"object.spec.volumes.size() > 5":                                                     "the length of spec.volumes: the API server can add a volume with the token of the ServiceAccount",
-		"has(object.spec.schedulerName)":                                                     "it reads whether spec.schedulerName is set, and the API server always sets it",
-		"object.spec.containers.all(c, has(c.resources))":                                    "it reads whether spec.containers[].resources is set, and pods always have it",
+		"object.spec.?schedulerName.hasValue()":                                              "it reads spec.schedulerName indirectly: write object.spec.schedulerName",
+		"object.spec.containers.all(c, c.?resources.hasValue())":                             "it reads whether spec.containers[].resources is set, and pods always have it",
 		"object.spec.domain == 1":                                                            "it reads spec.domain, and pods have no such field",
 		"object.spec.?schedulerName.orValue('') == ''":                                       "it reads spec.schedulerName indirectly: write object.spec.schedulerName",
 		"object.spec.containers.all(pod, object.spec.hostPID)":                               "it reads object where a macro declares pod: give the macro's variable another name",
@@ -311,6 +351,12 @@ func TestLauncherModules(t *testing.T) {
 		{"a function", of, `bad(` + pod + `.spec)`, `bad(spec) { spec.hostPID }`, ""},
 		{"a rule", of, `c := all[_]; c.name == "x"`, `all[c] { c := ` + pod + `.spec.containers[_] }`, ""},
 		{"the namespace", of, pod + `.metadata.namespace == "a"`, "", ""},
+		{"the operation", of, `input.review.operation == "CREATE"`, "", ""},
+		{"the kind", of, `input.review.kind.kind == "Pod"; ` + pod + `.spec.hostPID`, "", ""},
+		{"a part without an effect", of, `c := ` + pod + `.spec.containers[_]; not exempt(c); c.securityContext.privileged`, `exempt(c) { c.image == input.parameters.images[_] }`, ""},
+		{"a part without an effect by a name", of, `c := ` + pod + `.spec.containers[_]; not exempt(c)`, `exempt(c) { images := object.get(object.get(input, "parameters", {}), "images", []); image := c.image; one := images[_]; like(image, one) } like(a, b) { startswith(a, b) }`, ""},
+		{"a part without an effect with some", of, `c := ` + pod + `.spec.containers[_]; not exempt(c)`, `import future.keywords.in
+exempt(c) { images := object.get(input, ["parameters", "images"], []); some one in images; c.image == one }`, ""},
 		{"a tier", map[string]any{"kubevirt.io": "virt-launcher", "tier": "gold"}, pod + `.spec.hostIPC`, "", ""},
 		{"an image", of, pod + `.spec.containers[_].image == "x"`, "", "spec.containers[].image: it depends on the release of KubeVirt and on its registry"},
 		{"an image by a name", of, `c := ` + pod + `.spec.containers[_]; c.image == "x"`, "", "spec.containers[].image: it depends on the release of KubeVirt and on its registry"},
@@ -328,7 +374,11 @@ func TestLauncherModules(t *testing.T) {
 		{"the namespace by a name", of, `m := ` + pod + `.metadata; m.namespace == "a"`, "", "it reads metadata.namespace by a variable: write input.review.object.metadata.namespace"},
 		{"the user", of, `input.review.userInfo.username == "a"`, "", "it reads input.review.userInfo.username, which is about KubeVirt's request for the pod"},
 		{"the old pod", of, `input.review.oldObject.spec.hostPID`, "", "it reads input.review.oldObject.spec.hostPID, which is about KubeVirt's request for the pod"},
-		{"the review", of, `r := input.review; r.object.spec.hostPID`, "", "it reads input.review as a whole, which has the request for the pod"},
+		{"the review", of, `json.marshal(input.review) == "x"`, "", "it reads input.review as a whole, which has the request for the pod"},
+		{"the review by a name", of, `r := input.review; r.object.spec.containers[_].image == "x"`, "", "spec.containers[].image: it depends on the release of KubeVirt and on its registry"},
+		{"the user by a name", of, `r := input.review; r.userInfo.username == "x"`, "", "it reads input.review.userInfo, which is about KubeVirt's request for the pod"},
+		{"a parameter", of, `c := ` + pod + `.spec.containers[_]; not input.parameters.images[c.image]`, "", "spec.containers[].image: it depends on the release of KubeVirt and on its registry"},
+		{"the name", of, pod + `.metadata.name == "x"`, "", "metadata.name: it has a random suffix: generateName has the rest"},
 		{"a replaced input", of, `bad with input as {"review": ` + pod + `}`, `bad { input.review.x }`, ""},
 		{"a field that pods do not have", of, pod + `.spec.domain.cpu`, "", "it reads input.review.object.spec.domain.cpu, and pods have no such field"},
 		{
@@ -347,7 +397,7 @@ func TestLauncherModules(t *testing.T) {
 			continue
 		}
 		if c.want == "" {
-			if r.Policy == nil || !r.Complete() || strings.Contains(r.Policy.Spec.Rego.Module, "review") {
+			if r.Policy == nil || !r.Complete() || strings.Contains(r.Policy.Spec.Rego.Module, "input.review") {
 				t.Errorf("%s: %v", c.name, r.Notes)
 			} else if compiled, problems := policies.Compile(environment(t), r.Policy, nil); compiled.Broken() != "" {
 				t.Errorf("%s: %v", c.name, problems)
@@ -357,6 +407,109 @@ func TestLauncherModules(t *testing.T) {
 		want := "it matches no VirtualMachine, VirtualMachineInstance or VirtualMachinePool; it selects pods of virtual machines, and is not rewritten: " + c.want + "; write it for VirtualMachines"
 		if n := r.Notes[0]; r.Policy != nil || n.Reason != convert.NoVirtualMachine || n.Message != want {
 			t.Errorf("%s: %q", c.name, n.Message)
+		}
+	}
+}
+
+// TestLauncherReviews writes what modules read of the review of a pod.
+func TestLauncherReviews(t *testing.T) {
+	for _, c := range []struct{ name, body, rest, want string }{
+		{"the review", `not changes(input.review); input.review.object.spec.hostPID`, `changes(of) { of.operation == "UPDATE" }`, "review.operation := \"CREATE\""},
+		{"the kind", `input.review.kind.kind == "Pod"`, "", `review.kind := {"group": "", "kind": "Pod", "version": "v1"}`},
+		{"the parameters", `object.get(input, "parameters", {}) == {}`, "", "input.params == {}"},
+		{"a parameter", `object.get(input, ["parameters", "a", "b"], 1) == 1`, "", `object.get(input.params, ["a", "b"], 1) == 1`},
+	} {
+		results := convert.Convert(environment(t), podConstraint(t, map[string]any{"kubevirt.io": "virt-launcher"}, c.body, c.rest), effective.AlwaysSet())
+		r := &results[len(results)-1]
+		if r.Policy == nil || !r.Complete() || !strings.Contains(r.Policy.Spec.Rego.Module, c.want) {
+			t.Errorf("%s: %v", c.name, r)
+		}
+	}
+	objects := podConstraint(t, map[string]any{"kubevirt.io": "virt-launcher"}, "", "")
+	const message = "package x\nviolation[{\"msg\": msg}] { input.review.object.spec.hostPID; msg := sprintf(\"%v\", [input.review.object.metadata.name]) }"
+	for rego, want := range map[string]bool{
+		message: true,
+		strings.Replace(message, "hostPID;", "hostPID; msg != \"a\";", 1):             false, // it decides, too
+		"package x\nviolation[{\"msg\": input.review.object.metadata.name}] { true }": true,
+	} {
+		if err := unstructured.SetNestedSlice(objects[0].Object, []any{map[string]any{"target": "admission.k8s.gatekeeper.sh", "rego": rego}}, "spec", "targets"); err != nil {
+			t.Fatal(err)
+		}
+		results := convert.Convert(environment(t), objects, effective.AlwaysSet())
+		if r := &results[len(results)-1]; (r.Policy != nil) != want || want && !strings.Contains(r.Policy.Spec.Rego.Module, "input.pod.metadata.generateName") {
+			t.Errorf("%s: %v", rego, r.Notes)
+		}
+	}
+}
+
+// TestLauncherTemplates rewrites templates in CEL about pods of virtual machines. Parameters decide which parts have an effect.
+func TestLauncherTemplates(t *testing.T) {
+	const exempt = "object.spec.containers.all(c, c.image in variables.exempt || c.name != 'a')"
+	for _, c := range []struct {
+		name, expression string
+		parameters       map[string]any
+		want             string
+	}{
+		{"a list without elements", exempt, map[string]any{"exempt": []any{}}, ""},
+		{"a list that is missing", exempt, map[string]any{}, ""},
+		{"a list with an element", exempt, map[string]any{"exempt": []any{"a"}}, "spec.containers[].image: "},
+		{"a loop over a list without elements", "!params.exempt.exists(e, e == object.spec.containers[0].image)", map[string]any{"exempt": []any{}}, ""},
+		{"a list that has no elements after a filter", "object.spec.containers.filter(c, c.image in params.exempt).map(c, c.image).size() == 0", map[string]any{"exempt": []any{}}, ""},
+		{"a condition that is false", "params.strict && object.spec.containers[0].image == 'a' || has(object.spec.hostPID)", map[string]any{"strict": false}, ""},
+		{"a condition that is true", "params.strict && object.spec.containers[0].image == 'a' || has(object.spec.hostPID)", map[string]any{"strict": true}, "spec.containers[].image: "},
+		{"an alternative", "params.strict ? has(object.spec.hostPID) : object.spec.containers[0].image == 'a'", map[string]any{"strict": true}, ""},
+		{"the other alternative", "params.strict ? has(object.spec.hostPID) : object.spec.containers[0].image == 'a'", map[string]any{"strict": false}, "spec.containers[].image: "},
+		{"the operation", "request.operation == 'UPDATE' && object.spec.containers[0].image == 'a' || has(object.spec.hostPID)", nil, ""},
+		{"the number of elements", "size(params.exempt) > 0 && object.spec.containers[0].image == 'a' || has(object.spec.hostPID)", map[string]any{"exempt": []any{}}, ""},
+		{"a name of a macro", "[true].all(params, params && object.spec.containers[0].image == 'a')", map[string]any{}, "spec.containers[].image: "},
+	} {
+		objects := podConstraint(t, map[string]any{"kubevirt.io": "virt-launcher"}, "", "")
+		source := map[string]any{
+			"variables":   []any{map[string]any{"name": "exempt", "expression": "!has(variables.params.exempt) ? [] : variables.params.exempt"}},
+			"validations": []any{map[string]any{"expression": strings.NewReplacer("object.", "variables.anyObject.", "params.", "variables.params.").Replace(c.expression), "message": "x"}},
+		}
+		code := []any{map[string]any{"engine": "K8sNativeValidation", "source": source}}
+		if err := unstructured.SetNestedSlice(objects[0].Object, []any{map[string]any{"target": "admission.k8s.gatekeeper.sh", "code": code}}, "spec", "targets"); err != nil {
+			t.Fatal(err)
+		}
+		if c.parameters != nil {
+			if err := unstructured.SetNestedMap(objects[1].Object, c.parameters, "spec", "parameters"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		results := convert.Convert(environment(t), objects, effective.AlwaysSet())
+		r := &results[len(results)-1]
+		switch {
+		case c.want == "" && (r.Policy == nil || !r.Complete()):
+			t.Errorf("%s: %v", c.name, r.Notes)
+		case c.want != "" && (r.Policy != nil || !strings.Contains(r.Notes[0].Message, "is not rewritten: "+c.want)):
+			t.Errorf("%s: %v", c.name, r.Notes)
+		}
+	}
+}
+
+// TestLauncherNatives rewrites policies in the form of native ones about pods of virtual machines.
+func TestLauncherNatives(t *testing.T) {
+	const left = "it matches no VirtualMachine, VirtualMachineInstance or VirtualMachinePool; it selects pods of virtual machines, and is not rewritten: "
+	for _, c := range []struct{ name, match, want string }{
+		{"pods", "{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods]}", ""},
+		{"names", "{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods], resourceNames: [a]}", left + "its match names pods, and those of virtual machines have random names; write it for VirtualMachines"},
+		{"deletions", "{apiGroups: [''], apiVersions: [v1], operations: [DELETE], resources: [pods]}", left + "its operations are others than the creation of pods; write it for VirtualMachines"},
+		{"others", "{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods, services]}", "it matches no VirtualMachine, VirtualMachineInstance or VirtualMachinePool"},
+	} {
+		for _, kind := range []string{"policies.kyverno.io/v1, kind: ValidatingPolicy", "admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy"} {
+			text := "{apiVersion: " + kind + ", metadata: {name: x}, spec: {matchConstraints: {objectSelector: {matchLabels: {kubevirt.io: virt-launcher}}, resourceRules: [" + c.match + "]}, validations: [{expression: '!object.spec.hostPID', message: x}]}}"
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+				t.Fatal(err)
+			}
+			r := convert.Convert(environment(t), []*unstructured.Unstructured{object}, effective.AlwaysSet())[0]
+			switch {
+			case c.want != "" && (r.Policy != nil || r.Notes[0].Message != c.want):
+				t.Errorf("%s: %v", c.name, r.Notes)
+			case c.want == "" && (r.Policy == nil || r.Policy.Spec.Validations[0].Expression != "!pod.spec.hostPID" || r.Policy.Spec.Match.ObjectSelector != nil):
+				t.Errorf("%s: %v", c.name, r)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -97,6 +98,13 @@ func (o *original) differs(field, message string) {
 	o.notes = append(o.notes, Note{Field: field, Message: message})
 }
 
+// notesOf notes what differs in expressions about pods.
+func (o *original) notesOf(pods *celPods) {
+	for _, note := range pods.notes() {
+		o.differs("spec.validations", note)
+	}
+}
+
 // unknown notes fields that the converter does not know.
 func (o *original) unknown(fields []string) {
 	for _, field := range fields {
@@ -119,6 +127,10 @@ func (c *converter) native(i int, object *unstructured.Unstructured) {
 		if one.spec.ParamKind != nil {
 			one.lost("spec", "parameters are named by a binding, and there is none among the files")
 		}
+		if left := one.moveLaunchers(); left != "" {
+			c.leaveLauncher(i, object, left)
+			return
+		}
 		c.add(&one)
 		return
 	}
@@ -131,6 +143,10 @@ func (c *converter) native(i int, object *unstructured.Unstructured) {
 			continue
 		}
 		o.unknown(unknown)
+		if left := o.moveLaunchers(); left != "" {
+			c.leaveLauncher(i, object, left)
+			continue
+		}
 		c.add(&o)
 	}
 }
@@ -170,15 +186,16 @@ func (c *converter) kyverno(i int, object *unstructured.Unstructured) {
 		c.unreadable(i, object, err)
 		return
 	}
+	if mode := spec.Evaluation.Mode; mode != "" && mode != "Kubernetes" {
+		c.leave(i, object, NoVirtualMachine, fmt.Sprintf("%s: spec.evaluation.mode is %s, and Virtward evaluates only objects of the cluster", because(NoVirtualMachine), texts.Shorten(mode, maxQuoted)))
+		return
+	}
 	o.unknown(unknown)
 	o.spec, o.binding.ValidationActions = spec.ValidatingAdmissionPolicySpec, spec.ValidationActions
 	if len(spec.ValidationActions) == 0 {
 		o.binding.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	}
 	off := func(enabled *bool) bool { return enabled != nil && !*enabled }
-	if spec.Evaluation.Mode != "" && spec.Evaluation.Mode != "Kubernetes" {
-		o.lost("spec", "spec.evaluation.mode is %s: Virtward evaluates only objects of the cluster", texts.Shorten(spec.Evaluation.Mode, maxQuoted))
-	}
 	if off(spec.Evaluation.Admission.Enabled) {
 		o.binding.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
 		o.differs("spec.enforcement", "spec.evaluation.admission is not enabled: Audit has the same effect")
@@ -198,6 +215,10 @@ func (c *converter) kyverno(i int, object *unstructured.Unstructured) {
 		}
 		o.spec.MatchConstraints.NamespaceSelector = both(o.spec.MatchConstraints.NamespaceSelector,
 			&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: object.GetNamespace()}})
+	}
+	if left := o.moveLaunchers(); left != "" {
+		c.leaveLauncher(i, object, left)
+		return
 	}
 	c.exceptions(o, kindOf(object).Kind)
 	c.add(o)
@@ -229,8 +250,15 @@ func (c *converter) exceptions(o *original, kind string) {
 				o.lost("spec.match", "the exception %s has more than matchConditions, and is not converted: see docs/from-kyverno.md", name)
 				continue
 			}
+			conditions := slices.Clone(spec.MatchConditions)
+			if o.pods {
+				if err := (&celPods{}).replace(conditions, nil, nil); err != nil {
+					o.lost("spec.match", "the exception %s is not converted: %v", name, err)
+					continue
+				}
+			}
 			var all []string
-			for _, condition := range spec.MatchConditions {
+			for _, condition := range conditions {
 				all = append(all, bracketed(condition.Expression))
 			}
 			o.require(valid("not-"+object.GetName()), "!"+bracketed(strings.Join(all, " && ")))

@@ -114,6 +114,8 @@ func foreigners() []foreign {
 		{"kyverno.io", "ClusterCleanupPolicy", Cleanup, filtered},
 		{"kyverno.io", "UpdateRequest", NotAPolicy, anything},
 		{"kyverno.io", "GlobalContextEntry", NotAPolicy, anything},
+		{"kyverno.io", "Test", NotAPolicy, anything}, // of Kyverno's program, as is UserInfo
+		{"kyverno.io", "UserInfo", NotAPolicy, anything},
 		{"kyverno.io", "", Unknown, anything},
 		{mutations, "", Mutation, applied},
 		{"config." + gatekeeper, "Config", Settings, excludes},

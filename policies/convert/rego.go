@@ -74,9 +74,15 @@ func (o *original) regoTemplate(template *templateSpec, constraint *unstructured
 	}
 	var reads *regoReads
 	if o.written, reads = o.writtenModule(modules, parameters, spec); o.pods {
-		check := &regoPods{regoReads: reads}
+		check := &regoPods{regoReads: reads, given: parameters}
 		if err := check.check(modules); err != nil {
 			return err
+		}
+		if check.unread {
+			o.differs("spec.rego.module", partsUnread)
+		}
+		if check.named {
+			o.differs("spec.rego.module", "the name of the pod is random: messages have its prefix, generateName")
 		}
 		if check.everyKey {
 			o.differs("spec.rego.module", "it reads all labels or annotations: those with the UID of the instance have an empty one")
@@ -167,7 +173,7 @@ func (t *regoTranslation) module(source *regoSource) (text string, err error) {
 		parts = append(parts, "deny contains {\"msg\": v.msg} if some v in "+t.names[main.Package.Path.String()+"."+violationRule])
 	}
 	if t.review != "" {
-		t.readsObject = true
+		t.readsObject = !t.pods
 		parts = append(parts, t.wholeReview())
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.helpers)) {
@@ -237,6 +243,9 @@ func resolved(source *regoSource) ([]*ast.Module, error) {
 	compiler.Compile(named)
 	if modules[0] == nil {
 		return nil, fmt.Errorf("it cannot be compiled: %s", texts.Shorten(texts.OneLine(compiler.Errors.Error()), 2*maxQuoted))
+	}
+	for _, m := range modules {
+		readParameters(m)
 	}
 	return modules, nil
 }
@@ -359,6 +368,28 @@ func (t *regoTranslation) translate(m *ast.Module, main bool) error {
 	return failed
 }
 
+// readParameters replaces object.get(input, "parameters", …) by the parameters: a module that reads the whole input reads all documents.
+// Gatekeeper always has parameters.
+func readParameters(m *ast.Module) {
+	ast.WalkTerms(m, func(term *ast.Term) bool {
+		get, ok := term.Value.(ast.Call)
+		if !ok || len(get) != 4 || get[0].String() != ast.ObjectGet.Name || !get[1].Equal(ast.NewTerm(ast.InputRootRef)) {
+			return false
+		}
+		keys := keysIn(get[2])
+		if len(keys) == 0 || !keys[0].Equal(ast.StringTerm("parameters")) {
+			return false
+		}
+		params := &ast.Term{Value: ast.Ref{&ast.Term{Value: ast.InputRootDocument.Value, Location: get[1].Location}, &ast.Term{Value: ast.String("parameters"), Location: get[1].Location}}, Location: get[1].Location}
+		if len(keys) == 1 {
+			term.Value = params.Value
+			return false
+		}
+		get[1], get[2] = params, &ast.Term{Value: ast.NewArray(keys[1:]...), Location: get[1].Location}
+		return false
+	})
+}
+
 // rename gives a rule another name, and its branches.
 func rename(rule *ast.Rule, name string) {
 	for r := rule; r != nil; r = r.Else {
@@ -411,6 +442,12 @@ func (t *regoTranslation) helper(function string) string {
 // wholeReview are rules for the review, as far as a policy has it: a field that is missing leaves the others.
 func (t *regoTranslation) wholeReview() string {
 	var fields []string
+	if t.pods {
+		for _, name := range slices.Sorted(maps.Keys(podReviewFields())) {
+			fields = append(fields, fmt.Sprintf("%s.%s := %s", t.review, name, podReviewFields()[name]))
+		}
+		return strings.Join(fields, "\n\n")
+	}
 	for _, name := range slices.Sorted(maps.Keys(reviewFields())) {
 		value := "input." + strings.Join(reviewFields()[name], ".")
 		if name == "object" && t.removes {
@@ -483,22 +520,15 @@ func (t *regoTranslation) input(ref ast.Ref) (ast.Ref, error) {
 		t.readsParams = true
 		return below([]string{"params"}, ref[2:]), nil
 	case "review":
-		if t.pods && len(ref) == 2 {
-			return nil, errWholeReview
-		}
 		if t.pods && text(2) != "_unstable" {
-			path, rest, err := ofPod(ref, text(2))
-			return below(path, rest), err
+			return t.ofPod(ref, text(2), below)
 		}
 		if text(2) == "object" && t.removes {
 			t.readsObject = true
 			return append(ast.Ref{&ast.Term{Value: ast.Var(objectRule), Location: ref[0].Location}}, ref[3:]...), nil
 		}
 		if len(ref) == 2 {
-			if t.review == "" {
-				t.review = t.free("review")
-			}
-			return ast.Ref{&ast.Term{Value: ast.Var(t.review), Location: ref[0].Location}}, nil
+			return t.reviewRule(ref), nil
 		}
 		if path := reviewFields()[text(2)]; path != nil {
 			return below(path, ref[3:]), nil
@@ -509,6 +539,14 @@ func (t *regoTranslation) input(ref ast.Ref) (ast.Ref, error) {
 		return nil, fmt.Errorf("it reads %s, which has no equivalent", texts.Shorten(ref.String(), maxQuoted))
 	}
 	return nil, fmt.Errorf("it reads %s: only input.review and input.parameters have an equivalent", texts.Shorten(ref.String(), maxQuoted))
+}
+
+// reviewRule is the rule with the whole review, in place of the first part of a reference.
+func (t *regoTranslation) reviewRule(ref ast.Ref) ast.Ref {
+	if t.review == "" {
+		t.review = t.free("review")
+	}
+	return ast.Ref{&ast.Term{Value: ast.Var(t.review), Location: ref[0].Location}}
 }
 
 // written returns the text of a module in Rego v1.

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -18,8 +17,14 @@ type regoPods struct {
 	*regoReads
 
 	problem error
-	// everyKey reports whether a module reads all labels or annotations.
-	everyKey bool
+	// everyKey reports whether a module reads all labels or annotations, and named whether a message has the name of the pod.
+	everyKey, named bool
+	// message is the assignment of the message of a violation that is checked, and inMessage reports whether a part of it is.
+	message   *ast.Expr
+	inMessage bool
+	// given are the parameters, and unread reports whether a part has no effect with them.
+	given  map[string]any
+	unread bool
 }
 
 func (p *regoPods) fails(format string, values ...any) {
@@ -40,16 +45,68 @@ func (p *regoPods) check(modules []*ast.Module) error {
 	if p.followed() != known || slices.ContainsFunc(slices.Collect(maps.Values(p.aliases)), func(paths [][]string) bool { return len(paths) >= maxAliases }) {
 		p.fails("its values cannot be followed through that many rules")
 	}
+	used := p.used(modules)
 	for _, m := range modules {
 		for _, first := range m.Rules {
-			p.rule = m.Package.Path.String() + "." + nameOfRule(first)
-			for rule := first; rule != nil; rule = rule.Else {
-				p.head(rule.Head, nameOfRule(first) == violationRule)
-				p.body(rule.Body)
+			if p.rule = m.Package.Path.String() + "." + nameOfRule(first); used[p.rule] {
+				p.bodies(first)
 			}
 		}
 	}
 	return p.problem
+}
+
+// bodies checks the bodies of a rule.
+func (p *regoPods) bodies(first *ast.Rule) {
+	violation := nameOfRule(first) == violationRule
+	for rule := first; rule != nil; rule = rule.Else {
+		before := p.problem
+		p.message = nil
+		if violation {
+			p.message = messageOf(rule)
+		}
+		p.head(rule.Head, violation)
+		p.body(rule.Body)
+		if p.problem != nil && before == nil && p.never(rule.Body) {
+			p.problem, p.unread = nil, true
+		}
+	}
+}
+
+// used are the rules that a violation reads with the parameters, also through others, by their paths.
+func (p *regoPods) used(modules []*ast.Module) map[string]bool {
+	rules := map[string][]*ast.Rule{}
+	for _, m := range modules {
+		for _, rule := range m.Rules {
+			path := m.Package.Path.String() + "." + nameOfRule(rule)
+			rules[path] = append(rules[path], rule)
+		}
+	}
+	used := map[string]bool{}
+	var use func(path string)
+	use = func(path string) {
+		if used[path] || rules[path] == nil {
+			return
+		}
+		used[path] = true
+		for _, first := range rules[path] {
+			for rule := first; rule != nil; rule = rule.Else {
+				if p.never(rule.Body) {
+					continue
+				}
+				one := rule.Copy()
+				one.Else = nil
+				ast.WalkRefs(one, func(ref ast.Ref) bool {
+					for n := len(ref); n > 1; n-- {
+						use(ref[:n].String())
+					}
+					return false
+				})
+			}
+		}
+	}
+	use(modules[0].Package.Path.String() + "." + violationRule)
+	return used
 }
 
 // followed is how many values of names and rules are known.
@@ -63,7 +120,9 @@ func (p *regoPods) followed() (n int) {
 // head checks what a rule returns. Of a violation, only the message stays.
 func (p *regoPods) head(head *ast.Head, violation bool) {
 	if element, ok := keyOf(head).(ast.Object); ok && violation && element.Get(ast.StringTerm("msg")) != nil {
+		p.inMessage = true
 		p.term(element.Get(ast.StringTerm("msg")), false)
+		p.inMessage = false
 		return
 	}
 	for _, term := range []*ast.Term{head.Key, head.Value} {
@@ -83,8 +142,39 @@ func keyOf(head *ast.Head) ast.Value {
 
 func (p *regoPods) body(body ast.Body) {
 	for _, e := range body {
+		p.inMessage = e == p.message
 		p.expression(e)
+		p.inMessage = false
 	}
+}
+
+// messageOf returns the expression that gives a violation its message, if nothing else of the rule reads it; nil if there is none.
+func messageOf(rule *ast.Rule) (found *ast.Expr) {
+	element, _ := keyOf(rule.Head).(ast.Object)
+	if element == nil {
+		return nil
+	}
+	message := element.Get(ast.StringTerm("msg"))
+	if message == nil {
+		return nil
+	}
+	name, ok := message.Value.(ast.Var)
+	if !ok {
+		return nil
+	}
+	reads := 0
+	ast.WalkVars(rule.Body, func(v ast.Var) bool {
+		if v == name {
+			reads++
+		}
+		return false
+	})
+	for _, e := range rule.Body {
+		if (e.IsAssignment() || e.IsEquality()) && e.Operand(0).Value.Compare(name) == 0 && reads == 1 {
+			found = e
+		}
+	}
+	return found
 }
 
 // expression checks an expression. A field that has unknown ones below it can get a name, be an argument of a function of the template,
@@ -147,6 +237,10 @@ func (p *regoPods) term(term *ast.Term, flows bool) {
 			}
 		}
 		p.reference(v)
+		if p.inMessage && v.Equal(nameOfPod) { // a message can have the prefix of the name
+			p.named = true
+			return
+		}
 	case ast.Call:
 		p.call(v)
 	case *ast.ArrayComprehension:
@@ -227,10 +321,11 @@ func (p *regoPods) step(ref ast.Ref, path []string, step *ast.Term) {
 	}
 }
 
-// reviewObject is the object in Gatekeeper's modules, and namespaceOfPod its namespace.
+// reviewObject is the object in Gatekeeper's modules; namespaceOfPod and nameOfPod are its namespace and its name.
 var (
 	reviewObject   = ast.MustParseRef("input.review.object")
 	namespaceOfPod = ast.MustParseRef("input.review.object.metadata.namespace")
+	nameOfPod      = ast.MustParseRef("input.review.object.metadata.name")
 )
 
 // stringOf is the text of a term; empty if it is none.
@@ -253,6 +348,15 @@ func (p *regoPods) path(path []string, flows bool) {
 		}
 		return
 	}
+	if path[0] == reviewStep {
+		switch {
+		case len(path) == 1 && !flows:
+			p.fails("it reads input.review as a whole, which has the request for the pod")
+		case len(path) > 1 && podReviewFields()[path[1]] == "":
+			p.fails("it reads input.review.%s, which is about KubeVirt's request for the pod", texts.Shorten(path[1], maxQuoted))
+		}
+		return
+	}
 	row, unknown := podFieldOf(path)
 	switch {
 	case unknown != "":
@@ -271,18 +375,28 @@ func printedPath(path []string) string {
 	return texts.Shorten(strings.ReplaceAll(strings.Join(path, "."), "."+everyElement, everyElement), maxQuoted)
 }
 
-// errWholeReview is the reason for modules about pods that read the whole review.
-var errWholeReview = errors.New("it reads input.review as a whole, which has the request for the pod")
-
-// ofPod is what a reference to the review of a pod becomes.
-func ofPod(ref ast.Ref, field string) ([]string, ast.Ref, error) {
-	switch {
-	case ref.Equal(namespaceOfPod) || field == "namespace":
-		return []string{"request", "namespace"}, nil, nil
-	case field == "object":
-		return []string{"pod"}, ref[3:], nil
+// podReviewFields are the fields of a review of a pod, as terms of a policy. A pod is evaluated when it is created.
+func podReviewFields() map[string]string {
+	return map[string]string{
+		"object": "input.pod", "operation": `"CREATE"`, "namespace": "input.request.namespace", "kind": `{"group": "", "kind": "Pod", "version": "v1"}`,
 	}
-	return nil, nil, fmt.Errorf("it reads %s, which is about KubeVirt's request for the pod", texts.Shorten(ref.String(), maxQuoted))
+}
+
+// ofPod is what a reference to the review of a pod becomes. below returns a reference to a path of the input.
+func (t *regoTranslation) ofPod(ref ast.Ref, field string, below func([]string, ast.Ref) ast.Ref) (ast.Ref, error) {
+	switch {
+	case len(ref) == 2:
+		return t.reviewRule(ref), nil
+	case ref.Equal(namespaceOfPod) || field == "namespace":
+		return below([]string{"request", "namespace"}, nil), nil
+	case ref.Equal(nameOfPod):
+		return below([]string{"pod", "metadata", "generateName"}, nil), nil
+	case field == "object":
+		return below([]string{"pod"}, ref[3:]), nil
+	case podReviewFields()[field] != "":
+		return append(t.reviewRule(ref), ref[2:]...), nil
+	}
+	return nil, fmt.Errorf("it reads %s, which is about KubeVirt's request for the pod", texts.Shorten(ref.String(), maxQuoted))
 }
 
 // moveLaunchers makes a constraint about pods of virtual machines one about virtual machines, whose labels are still those of the pods.
@@ -299,7 +413,7 @@ func (s *constraintSpec) moveLaunchers() (ok bool, problem string) {
 	case !ok:
 		return false, ""
 	case m.Name != "" && m.Name != "*" && m.Name != launcherValue+"*" && m.Name != launcherValue+"-*":
-		return true, "its match names pods, and those of virtual machines have random names"
+		return true, podsNamed
 	}
 	for _, key := range selectedKeys(rest) {
 		if _, unknown := podFieldOf([]string{"metadata", "labels", key}); unknown != "" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	admissionv1 "k8s.io/api/admission/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/api/apikinds"
@@ -33,8 +34,8 @@ type regoReads struct {
 	params map[string][]string
 }
 
-// writtenModule returns what the modules of a template read, for tests, and how; nil if they match no VirtualMachine.
-func (o *original) writtenModule(modules []*ast.Module, parameters any, spec *constraintSpec) (*Written, *regoReads) {
+// aboutConstraint returns what a constraint was, with an object that its match selects; nil if it matches no VirtualMachine.
+func (o *original) aboutConstraint(spec *constraintSpec) *Written {
 	w := &Written{Skipped: "false", Errors: "false", kind: apikinds.VirtualMachine, typ: reflect.TypeFor[v1.VirtualMachine](), pods: o.pods}
 	of := operations
 	if o.pods { // each pod is created
@@ -46,7 +47,7 @@ func (o *original) writtenModule(modules []*ast.Module, parameters any, spec *co
 		}
 	}
 	if len(w.operations) == 0 {
-		return nil, nil
+		return nil
 	}
 	if len(spec.Match.Namespaces) > 0 {
 		w.namespace = literalOf(spec.Match.Namespaces[0])
@@ -57,6 +58,15 @@ func (o *original) writtenModule(modules []*ast.Module, parameters any, spec *co
 	}
 	if spec.Match.LabelSelector != nil {
 		w.labels = spec.Match.LabelSelector.MatchLabels
+	}
+	return w
+}
+
+// writtenModule returns what the modules of a template read, for tests, and how; nil if they match no VirtualMachine.
+func (o *original) writtenModule(modules []*ast.Module, parameters any, spec *constraintSpec) (*Written, *regoReads) {
+	w := o.aboutConstraint(spec)
+	if w == nil {
+		return nil, nil
 	}
 	r := &regoReads{written: w, aliases: map[string][][]string{}, params: map[string][]string{}}
 	r.literalsOf(parameters)
@@ -258,9 +268,15 @@ func (r *regoReads) elements(term *ast.Term) [][]string {
 	return all
 }
 
+// reviewStep is the first step of a path that begins with the review, and not with its object.
+const reviewStep = "input.review"
+
 // typeAt is the type of a field.
 func (r *regoReads) typeAt(path []string) (reflect.Type, bool) {
 	typ := r.written.typ
+	if len(path) > 0 && path[0] == reviewStep {
+		typ, path = reflect.TypeFor[admissionv1.AdmissionRequest](), path[1:]
+	}
 	for _, step := range path {
 		switch {
 		case step == everyElement:
@@ -317,10 +333,10 @@ func (r *regoReads) refPaths(ref ast.Ref) [][]string {
 		return nil
 	}
 	if name == "input" {
-		if len(ref) < 3 || !ref[1].Equal(ast.StringTerm("review")) || !ref[2].Equal(ast.StringTerm("object")) && !ref[2].Equal(ast.StringTerm("oldObject")) {
+		if len(ref) < 2 || !ref[1].Equal(ast.StringTerm("review")) || len(ref) == 2 && !r.written.pods || len(ref) > 2 && !ofObject(ref[2]) {
 			return nil
 		}
-		return r.below([][]string{{}}, ref[3:])
+		return r.below([][]string{{reviewStep}}, ref[2:])
 	}
 	if name == "data" {
 		for n := len(ref); n > 1; n-- {
@@ -337,6 +353,11 @@ func (r *regoReads) refPaths(ref ast.Ref) [][]string {
 	return r.below(r.aliases[r.local(name)], ref[1:])
 }
 
+// ofObject reports whether a step from the review is the object, or the old one.
+func ofObject(step *ast.Term) bool {
+	return step.Equal(ast.StringTerm("object")) || step.Equal(ast.StringTerm("oldObject"))
+}
+
 // below are the fields below others.
 func (r *regoReads) below(paths [][]string, steps []*ast.Term) [][]string {
 	all := paths
@@ -349,6 +370,8 @@ func (r *regoReads) below(paths [][]string, steps []*ast.Term) [][]string {
 			}
 			name, isName := step.Value.(ast.String)
 			switch {
+			case len(path) == 1 && path[0] == reviewStep && ofObject(step):
+				next = append(next, []string{})
 			case typ.Kind() == reflect.Slice && !opaque(typ) && !isName:
 				next = append(next, append(slices.Clone(path), everyElement))
 			case isName:
@@ -375,7 +398,7 @@ func (r *regoReads) below(paths [][]string, steps []*ast.Term) [][]string {
 // note adds a path to what is read, and the list around it.
 func (r *regoReads) note(path []string) {
 	typ, ok := r.typeAt(path)
-	if !ok || len(path) < 2 || len(path) == 2 && path[1] == "template" || isObject(typ) && !isMapOrOptional(path, typ) {
+	if !ok || len(path) < 2 || path[0] == reviewStep || len(path) == 2 && path[1] == "template" || isObject(typ) && !isMapOrOptional(path, typ) {
 		return
 	}
 	if path[len(path)-1] == everyElement && isObject(typ) {

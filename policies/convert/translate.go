@@ -103,7 +103,8 @@ func (r *clusterRule) translate(ignores bool) (made *translation, reason, proble
 	if reason == "" {
 		made = &translation{rule: r}
 		if r.Pods {
-			made.written = r.OfPods.written(r)
+			machine := apikinds.Machines()[0]
+			made.written, made.notes = r.OfPods.written(r.about(&machine)), r.OfPods.notes()
 		}
 		return made, "", ""
 	}

@@ -1,6 +1,8 @@
 package export
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -149,35 +151,72 @@ func WithoutVariable(text, variable, name string) (string, error) {
 	return changed, nil
 }
 
-// Renamed returns an expression that reads a name where it read another one. fields are fields of the first name that have another
-// expression, by their paths with dots. It fails if a macro declares a name that would be read.
-func Renamed(text, from, to string, fields map[string]string) (string, error) {
+// Renaming is what an expression reads in place of a name.
+type Renaming struct {
+	To string
+	// Fields are fields of the name that have another expression, by their paths with dots.
+	Fields map[string]string
+}
+
+// Renamed returns an expression that reads other names. certain are the positions of names in has(), in code points, where has() is
+// replaced by true. It fails if a macro declares a name that would be read.
+func Renamed(text string, names map[string]Renaming, certain []int) (string, error) {
 	e, err := parseToday(text)
 	if err != nil {
 		return "", err
 	}
 	var changes []edit
+	for _, start := range certain {
+		change, ok := e.presence(start)
+		if !ok {
+			return "", errors.New("the position of a has() in it is unknown")
+		}
+		changes = append(changes, change)
+	}
 	for _, r := range e.reads {
-		if r.name != from {
+		renaming, ok := names[r.name]
+		if !ok || slices.ContainsFunc(changes[:len(certain)], func(has edit) bool { return has.start <= r.start && r.start < has.stop }) {
 			continue
 		}
-		change := edit{r.start, r.stop, to}
-		for _, path := range slices.Sorted(maps.Keys(fields)) {
+		change := edit{r.start, r.stop, renaming.To}
+		for _, path := range slices.Sorted(maps.Keys(renaming.Fields)) {
 			if stop := e.pathAfter(r.stop, strings.Split(path, ".")); stop > 0 {
-				change.stop, change.text = stop, fields[path]
+				change.stop, change.text = stop, renaming.Fields[path]
 			}
 		}
 		name, _, _ := strings.Cut(change.text, ".")
 		if r.around.declares(name) {
-			return "", fmt.Errorf("it reads %s where a macro declares %s: give the macro's variable another name", from, name)
+			return "", fmt.Errorf("it reads %s where a macro declares %s: give the macro's variable another name", r.name, name)
 		}
 		changes = append(changes, change)
 	}
-	changed := e.edited(changes)
+	slices.SortFunc(changes, func(a, b edit) int { return cmp.Compare(a.start, b.start) })
+	changed := e.edited(slices.Compact(changes))
 	if _, err := parseToday(changed); err != nil { // has(object.field) with another expression for the field
 		return "", err
 	}
 	return changed, nil
+}
+
+// presence replaces the has() around fields that begin with a name at a position. It is false if something else is around them.
+func (e *expression) presence(name int) (edit, bool) {
+	const macro = "has"
+	before := func(at int) int {
+		for at > 0 && unicode.IsSpace(e.text[at-1]) {
+			at--
+		}
+		return at
+	}
+	start := before(name)
+	if start == 0 || e.text[start-1] != '(' {
+		return edit{}, false
+	}
+	start = before(start-1) - len(macro)
+	stop := slices.Index(e.text[name:], ')')
+	if !e.has(start, macro) || stop < 0 {
+		return edit{}, false
+	}
+	return edit{start, name + stop + 1, "true"}, true
 }
 
 // pathAfter returns the position behind fields that follow a position, each with a dot; 0 if others follow.
@@ -190,6 +229,15 @@ func (e *expression) pathAfter(at int, path []string) int {
 		}
 	}
 	return at
+}
+
+// Names returns the names that an expression reads and that no macro declares, sorted; nil if it cannot be parsed.
+func Names(text string) []string {
+	e, err := parseToday(text)
+	if err != nil {
+		return nil
+	}
+	return e.names()
 }
 
 // Reads reports whether an expression reads a name that no macro declares.
@@ -230,6 +278,10 @@ func Untyped(text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	e.reads = slices.DeleteFunc(e.reads, func(r read) bool { // it has no type already
+		const untyped = "dyn("
+		return e.has(r.start-len(untyped), untyped) && e.has(r.stop, ")")
+	})
 	return e.rewritten(substitution{names: map[string]replacement{
 		nameObject: {"dyn(" + nameObject + ")", nameObject}, nameOldObject: {"dyn(" + nameOldObject + ")", nameOldObject},
 		namePod: {"dyn(" + namePod + ")", namePod},

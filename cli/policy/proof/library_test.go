@@ -61,7 +61,8 @@ type libraryPolicy struct {
 	Version                 string   `json:"version,omitempty"`
 	Libs                    []string `json:"libs,omitempty"`
 	Parameters              any      `json:"parameters,omitempty"`
-	// CEL are the expressions of a rule in CEL, and Variables its variables, which are sorted.
+	// CEL are the expressions of a rule in CEL, or of a template with Native, and Variables its variables, which are sorted.
+	Native    bool              `json:"native,omitempty"`
 	CEL       []string          `json:"cel,omitempty"`
 	Variables map[string]string `json:"variables,omitempty"`
 	// Kinds and Rule are a rule as it is. Selects are the labels of its match.
@@ -219,7 +220,7 @@ func nulls(value any) any {
 func (p *libraryPolicy) objects(t testing.TB) []*unstructured.Unstructured {
 	t.Helper()
 	var all []any
-	if p.Rego == "" {
+	if p.Rego == "" && !p.Native {
 		all = []any{map[string]any{"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": map[string]any{"name": p.Name}, "spec": map[string]any{
 			"validationFailureAction": "Enforce", "rules": []any{p.rule(t)},
 		}}}
@@ -230,6 +231,12 @@ func (p *libraryPolicy) objects(t testing.TB) []*unstructured.Unstructured {
 		}
 		if p.Version != "" {
 			target = map[string]any{"target": "admission.k8s.gatekeeper.sh", "code": []any{map[string]any{"engine": "Rego", "source": map[string]any{"version": p.Version, "rego": p.Rego}}}}
+		}
+		if p.Native {
+			source := p.expressions()
+			source["validations"] = source["expressions"]
+			delete(source, "expressions")
+			target = map[string]any{"target": "admission.k8s.gatekeeper.sh", "code": []any{map[string]any{"engine": "K8sNativeValidation", "source": source}}}
 		}
 		if p.Operations != nil {
 			target["operations"] = p.Operations

@@ -146,6 +146,10 @@ func mutants(r *convert.Result) []convert.Result {
 					break
 				}
 				at += n
+				if strings.Count(module[:at], `"`)%2 == 1 { // a part of a message
+					at += len(from)
+					continue
+				}
 				one := *r
 				one.Policy = r.Policy.DeepCopy()
 				one.Policy.Spec.Rego.Module = module[:at] + to + module[at+len(from):]

@@ -16,6 +16,7 @@ import (
 	constraintclient "github.com/open-policy-agent/frameworks/constraint/pkg/client"
 	"github.com/open-policy-agent/frameworks/constraint/pkg/client/drivers/rego"
 	"github.com/open-policy-agent/frameworks/constraint/pkg/client/reviews"
+	"github.com/open-policy-agent/gatekeeper/v3/pkg/drivers/k8scel"
 	mutationtypes "github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/types"
 	"github.com/open-policy-agent/gatekeeper/v3/pkg/target"
 	"github.com/open-policy-agent/gatekeeper/v3/pkg/util"
@@ -79,7 +80,11 @@ func (q *question) answer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := constraintclient.NewClient(constraintclient.Targets(&target.K8sValidationTarget{}), constraintclient.Driver(driver),
+	ofCEL, err := k8scel.New()
+	if err != nil {
+		return err
+	}
+	client, err := constraintclient.NewClient(constraintclient.Targets(&target.K8sValidationTarget{}), constraintclient.Driver(ofCEL), constraintclient.Driver(driver),
 		constraintclient.EnforcementPoints(util.WebhookEnforcementPoint))
 	if err != nil {
 		return err
