@@ -48,6 +48,8 @@ func accounting() map[string]*topdown.Builtin {
 		},
 	}
 	maps.Copy(made, searching())
+	maps.Copy(made, agreeing())
+	made[makeName] = making()
 	for name, c := range map[string]struct {
 		args  []types.Type
 		guard guard
@@ -115,6 +117,15 @@ type accountant struct {
 	documents bool
 	// searched are the rules among whose elements the module looks for values that may be large, by their names.
 	searched map[string]bool
+	// makesObject are the names whose rules are members of an object together.
+	makesObject map[string]bool
+	// several are the rules whose bodies may have several solutions.
+	several map[*ast.Rule]bool
+	// numbers are those of names, and objects is how many comprehensions make an object.
+	numbers map[string]int
+	objects int
+	// parts are how many parts the literals have that variables stand for.
+	parts map[ast.Var]int
 }
 
 func (a *accountant) rule(rule *ast.Rule) {
@@ -122,9 +133,8 @@ func (a *accountant) rule(rule *ast.Rule) {
 	for _, arg := range rule.Head.Args {
 		seen.see(arg)
 	}
-	keys := headKeys(rule)
 	if a.searched[nameOf(rule)] {
-		for _, key := range keys {
+		for _, key := range headKeys(rule) {
 			ast.WalkVars(key, func(v ast.Var) bool { seen.add(v, mayHave); return false })
 		}
 	}
@@ -137,9 +147,18 @@ func (a *accountant) rule(rule *ast.Rule) {
 		}
 	}
 	// What a rule without arguments results in is kept once, and there are few rules.
-	if kind := rule.Head.RuleKind(); parts > 0 || len(rule.Head.Args) > 0 || kind == ast.MultiValue || rule.Head.Key != nil {
-		rule.Body = numbered(append(rule.Body, keep(perResult+perPart*parts, rule.Location, searchedKeys(keys, seen))...))
+	if rule.Head.Value != nil {
+		value, before := a.once(rule.Head.Value, seen, rule.Location)
+		rule.Head.Value, rule.Body = value, append(rule.Body, before...)
 	}
+	kind := rule.Head.RuleKind()
+	if parts > 0 || len(rule.Head.Args) > 0 || kind == ast.MultiValue || rule.Head.Key != nil || a.makesObject[nameOf(rule)] {
+		rule.Body = append(rule.Body, a.result(rule, perResult+perPart*parts, seen)...)
+	}
+	if kind == ast.SingleValue && (a.several[rule] || a.alternatives(rule) > 1) {
+		rule.Body = append(rule.Body, a.agreeing(rule.Head.Value, 1, seen, rule.Location)...)
+	}
+	rule.Body = numbered(rule.Body)
 	if rule.Else != nil {
 		a.rule(rule.Else)
 	}
@@ -183,10 +202,13 @@ func (a *accountant) expression(expr *ast.Expr, seen known) []*ast.Expr {
 	for _, term := range terms[1:] {
 		parts += writtenOut(term)
 	}
-	if name, ok := terms[0].Value.(ast.Ref); ok && len(name) == 1 || parts == 0 { // a function that is charged by its arguments
-		return append(before, expr)
+	if name, ok := terms[0].Value.(ast.Ref); parts > 0 && (!ok || len(name) > 1) { // others are charged by their arguments
+		before = append(before, take(perPart*parts, expr.Location))
 	}
-	return append(before, take(perPart*parts, expr.Location), expr)
+	for _, term := range terms[1:] {
+		before = append(before, finds(keysIn(term, seen), expr.Location)...)
+	}
+	return append(before, a.call(expr, terms, seen)...)
 }
 
 // equality charges for comparing two values either of which may be large. One that gives a variable its value compares
@@ -197,7 +219,14 @@ func (a *accountant) equality(expr *ast.Expr, seen known) []*ast.Expr {
 	if parts := writtenOut(left) + writtenOut(right); parts > 0 {
 		before = append(before, take(perPart*parts, expr.Location))
 	}
+	for _, pair := range [][2]*ast.Term{{left, right}, {right, left}} {
+		if a.makes(pair[0], pair[1], seen) && !expr.Negated {
+			before = append(before, finds(keysIn(pair[1], seen), expr.Location)...)
+			return append(before, made(pair[0], pair[1], expr.Location))
+		}
+	}
 	if simple(left, seen) || simple(right, seen) {
+		before = append(before, finds(append(keysIn(left, seen), keysIn(right, seen)...), expr.Location)...)
 		before = append(before, a.perhaps(left, right, seen, expr)...)
 		return append(append(before, a.enumeratingEquality(left, right, seen, expr)...), expr)
 	}
@@ -215,13 +244,16 @@ func (a *accountant) equality(expr *ast.Expr, seen known) []*ast.Expr {
 			before, operands[i] = append(before, assigned), name
 		default: // of a pattern, only the variables are compared that have a value
 			pattern = true
-			for _, name := range valued(operand, seen) {
-				before = append(before, charging(sameName, expr.Location, name, name))
-			}
+			before = append(before, a.ofPattern(operand, seen, expr)...)
 		}
 	}
 	all := before
 	if pattern {
+		for i, operand := range operands {
+			if _, ok := operand.Value.(ast.Var); ok && repeats(seen, operands[1-i]) {
+				all = append(all, charging(sameName, expr.Location, operand, operand))
+			}
+		}
 		all = append(all, placed(ast.Equality.Expr(operands[0], operands[1]), expr.Location))
 	} else { // both have a value by now
 		all = append(all, charging(sameName, expr.Location, operands[0], operands[1]))
@@ -283,7 +315,15 @@ func (a *accountant) enumerating(term *ast.Term, seen known, expr *ast.Expr) []*
 		name := ast.VarTerm(chargedName(a.variables)).SetLocation(term.Location)
 		assigned := placed(ast.Equality.Expr(name, ast.NewTerm(ref[:i:i]).SetLocation(term.Location)), expr.Location)
 		assigned.With = expr.With
-		return []*ast.Expr{assigned, charging(eachName, expr.Location, name, ast.IntNumberTerm(len(ref)-i))}
+		all := []*ast.Expr{assigned, charging(eachName, expr.Location, name, ast.IntNumberTerm(len(ref)-i))}
+		for _, pattern := range ref[i:] {
+			if _, ok := pattern.Value.(ast.Var); !ok { // a pattern is compared with each element
+				for _, v := range valued(pattern, seen) {
+					all = append(all, a.weighed(name, len(ref)-i, v, expr))
+				}
+			}
+		}
+		return all
 	}
 	return nil
 }
@@ -322,6 +362,7 @@ func valued(pattern *ast.Term, seen known) []*ast.Term {
 
 // within looks into the comprehensions, and other bodies, of a term or an expression.
 func (a *accountant) within(x any, seen known) {
+	set := false
 	inner := func(body ast.Body, element ...*ast.Term) ast.Body {
 		own := seen.inner()
 		body = a.body(body, own)
@@ -333,14 +374,25 @@ func (a *accountant) within(x any, seen known) {
 			a.within(term, own)
 			parts += writtenOut(term)
 		}
-		return numbered(append(body, take(perElement*len(element)+perPart*parts, element[0].Location)))
+		bytes := perElement*len(element) + perPart*parts
+		switch {
+		case len(element) == 2:
+			body = append(body, a.fill(bytes, element[0], element[1]))
+		case set:
+			body = append(body, keep(bytes, element[0].Location, searchedKeys(element, own))...)
+		default:
+			body = append(body, take(bytes, element[0].Location))
+		}
+		return numbered(body)
 	}
 	ast.NewGenericVisitor(func(x any) bool {
 		switch v := x.(type) {
 		case *ast.ArrayComprehension:
 			v.Body = inner(v.Body, v.Term)
 		case *ast.SetComprehension:
+			set = true
 			v.Body = inner(v.Body, v.Term)
+			set = false
 		case *ast.ObjectComprehension:
 			v.Body = inner(v.Body, v.Key, v.Value)
 		case *ast.Every:

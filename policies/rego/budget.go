@@ -113,6 +113,11 @@ type budget struct {
 	// keys are the values that were looked for; nil for none. integers is how many plain integers there were besides.
 	keys     *ledger
 	integers int
+	// entered are how many members the objects of rules have, and filled are the members that comprehensions have made.
+	entered map[int]int
+	filled  map[int]*filling
+	// inOrder reports that what these have charged depends on the order of the evaluation.
+	inOrder bool
 }
 
 // newBudget is for documents of a size.

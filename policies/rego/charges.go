@@ -35,9 +35,10 @@ type class struct {
 func classes() []class {
 	return []class{
 		{
-			[]string{"assign", "eq", "is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "type_name", "object.get", "print", "internal.print", "trace"},
+			[]string{"assign", "eq", "is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "type_name", "print", "internal.print", "trace"},
 			nil, "nothing", "they look at one value; `=` and `==` of two values that are not constants are charged as `!=`",
 		},
+		{[]string{"object.get"}, got, "nothing; a step for each 256 bytes of size, if the key is a list in a list, a set, an object, or a fraction", "they are compared with the keys of the object"},
 		{
 			[]string{"equal", "neq", "gt", "gte", "lt", "lte", "internal.member_2", "internal.member_3"},
 			compared, "a step for each 256 bytes of size", "they compare element by element",
@@ -65,7 +66,7 @@ func classes() []class {
 		},
 		{
 			[]string{"and", "or", "union", "intersection", "object.keys", "object.union", "object.union_n", "object.remove", "object.filter", "json.filter", "json.remove", "graph.reachable", "internal.template_string", "urlquery.encode_object"},
-			sizes(16, 0, readPerStep/16), "16 × size", "a set or an object keeps a hash and an order of its elements",
+			gathered, "16 × size, and a step for each 256 bytes of what has the same hash, counted for each pair", "a set or an object keeps a hash and an order of its elements",
 		},
 		{[]string{"minus"}, difference, "16 × size, or as other numbers", "a set keeps a hash and an order of its elements"},
 		{[]string{"json.marshal", "uri.parse"}, sizes(32, 0, readPerStep/16), "32 × size", "a text has up to six bytes for one, and an error quotes it"},

@@ -83,6 +83,9 @@ func (v *depthVisitor) before(x any) bool {
 func elements(module *ast.Module) []diagnostics.Problem {
 	var issues []diagnostics.Problem
 	ast.WalkTerms(module, func(term *ast.Term) bool {
+		if number, ok := term.Value.(ast.Number); ok && magnitude(string(number)) > 10*maxDigits {
+			issues = append(issues, at(term.Location, "a number has more than %d digits, or a large exponent", 10*maxDigits))
+		}
 		if collection, ok := term.Value.(interface{ Len() int }); ok && collection.Len() > maxElements {
 			issues = append(issues, at(term.Location, "a value has %d elements: at most %d", collection.Len(), maxElements))
 		}

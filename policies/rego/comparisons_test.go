@@ -25,14 +25,55 @@ func comparisons() map[string]comparison {
 		return comparison{r + rules + "\ndeny contains \"a\" if { some i in r; " + body + "; i < 0 }", loops}
 	}
 	return map[string]comparison{
+		// Searches among the elements and the keys of rules.
 		"an element of a rule":        d("s[a]", "s contains x if x = input.oldObject.b"),
 		"no element of a rule":        d("not s[a]", "s contains x if x = input.oldObject.b"),
 		"an element of many":          d("s[a]", "s contains x if { some j in r; x = input.oldObject.b; j < 30 }"),
+		"an element by a pattern":     d("s[[a, i]]", "s contains [x, y] if { x = input.oldObject.b; some y in r }"),
+		"an element of a list":        d("s[a]", "s contains x if x = input.oldObject.list[_]"),
+		"an element that is returned": d("s[a]", "f(x) := x\ns contains x if x = f(input.oldObject.b)"),
+		"an element that is given":    d("s[a]", "f(x) := y if y = x\ns contains x if f(input.oldObject.b, x)"),
 		"a key of a rule":             d("p[a]", "p[x] := 1 if x = input.oldObject.b"),
 		"a key of a nested rule":      d("p[1][a]", "p[1][x] := 1 if x = input.oldObject.b"),
 		"a key below a key of a rule": d("p[i][a]", "p[y][x] := 1 if { some y in r; x = input.oldObject.b }"),
-		"an element of a list":        d("s[a]", "s contains x if x = input.oldObject.list[_]"),
-		"an argument":                 d("f([a, i]) == 1", "f(x) := 1 if is_array(x)"),
+		"a key above a key of a rule": d("p[a][i]", "p[x][y] := 1 if { some y in r; x = input.oldObject.b }"),
+		"a set below a key of a rule": d("p[1][a]", "p[y] contains x if { some y in [1]; x = input.oldObject.b }"),
+		// Searches in values.
+		"an element of a set":     d("{x | some x in input.oldObject.pair}[a]", ""),
+		"a key of an object":      d("{x: 1 | some x in input.oldObject.pair}[a] == 1", ""),
+		"an element of a literal": d("q := input.oldObject.c; s := {q, i}; s[a]", ""),
+		"a pattern in a set":      d("s[[a, y]]; y < 0", "s := {[x, 1] | some x in input.oldObject.list}"),
+		"object.get":              d("object.get({\"a\": 1}, [a], 0) == 0", ""),
+		// What a set, an object, a rule or a function has more than once.
+		"elements of a set":             d("{y | some j in r; y := [input.object.a, input.oldObject.c][j % 2]}[i]", ""),
+		"values of an object":           d("{1: y | some y in input.oldObject.pair}[i]", ""),
+		"elements of a rule, twice":     d("s[_] == i", "s contains y if { some j in r; y := [input.object.a, input.oldObject.c][j % 2] }"),
+		"values of a rule":              d("p[i]", "p[1] := y if { some j in r; y := [input.object.a, input.oldObject.c][j % 2] }"),
+		"results of a rule":             d("c == i", "c := y if { some j in r; y := [input.object.a, input.oldObject.c][j % 2] }"),
+		"results of two rules":          d("f(i) == i", "f(x) := input.object.a if x > 0\nf(x) := input.oldObject.c if x > 0"),
+		"results of a function":         d("f(i) == i", "f(x) := y if { x > 0; some y in input.oldObject.pair }"),
+		"results of an else":            d("f(i) == i", "f(x) := 1 if x < 0 else := y if { x > 0; some y in input.oldObject.pair }"),
+		"results that are not compared": d("f(i)", "f(x) := y if { x > 0; some y in input.oldObject.pair }"),
+		// Patterns.
+		"a variable twice":              d("[x, x] = input.oldObject.pair; is_number(x)", ""),
+		"a variable twice in an object": d("{\"a\": x, \"b\": x} = input.oldObject.object; is_number(x)", ""),
+		"a value in a pattern":          d("[a, x] = input.oldObject.pair; is_number(x)", ""),
+		"a value in an object":          d("{\"a\": a, \"b\": x} = input.oldObject.object; is_number(x)", ""),
+		"an argument twice":             d("f(a, input.oldObject.c)", "f(x, x) if is_number(x)"),
+		"an argument with a pattern":    d("f(input.oldObject.pair)", "f([x, x]) if is_number(x)"),
+		"an argument with an object":    d("f(input.oldObject.object)", "f({\"a\": x, \"b\": x}) if is_number(x)"),
+		"an argument":                   d("f([a, i]) == 1", "f(x) := 1 if is_array(x)"),
+		"what a function returns":       d("object.get(input.oldObject, \"b\", 0, a)", ""),
+		"what a rule returns":           d("f(i, a)", "f(x) := y if { y = input.oldObject.b; x > 0 }"),
+		"what a rule does not return":   d("not f(i, a)", "f(x) := y if { y = input.oldObject.b; x > 0 }"),
+		// Bodies within bodies.
+		"every":               d("every x in [a] { x == input.oldObject.b }", ""),
+		"every, and elements": d("every x in [a] { x == input.oldObject.list[_] }", ""),
+		"negation":            d("not a == input.oldObject.c", ""),
+		"a comprehension":     d("[1 | a == input.oldObject.c][i]", ""),
+		"an equality":         d("a == input.oldObject.c; i < 0", ""),
+		"some in":             d("some x in input.oldObject.pair; x == a; i < 0", ""),
+		"a member":            d("a in input.oldObject.list", ""),
 	}
 }
 
@@ -47,7 +88,7 @@ func comparedDocuments(length int) map[string]any {
 	}
 	return map[string]any{
 		"object":    map[string]any{"a": list("a")},
-		"oldObject": map[string]any{"b": list("b"), "c": list("a"), "list": []any{list("b"), list("c")}, "pair": []any{list("a"), list("a")}},
+		"oldObject": map[string]any{"b": list("b"), "c": list("a"), "list": []any{list("b"), list("c")}, "pair": []any{list("a"), list("a")}, "object": map[string]any{"a": list("a"), "b": list("a")}},
 	}
 }
 

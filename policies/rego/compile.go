@@ -116,6 +116,7 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 	if compiler.Failed() {
 		return nil, issuesOf(compiler.Errors)
 	}
+	boundIndices(compiler)
 	for _, m := range compiler.Modules {
 		guardCalls(m)
 		account(m)
@@ -132,6 +133,7 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), fields: fieldsOfInput(parsed), query: query, screen: newScreen(compiler, query),
 		plain: sync.OnceValue(func() *ast.Compiler {
 			again := compile(name, written().Copy(), nil)
+			boundIndices(again)
 			for _, m := range again.Modules {
 				guardCalls(m)
 			}

@@ -131,6 +131,7 @@ func TestCompileIsBounded(t *testing.T) {
 		"indices":  {head + "x := " + strings.Repeat("input.params[", 5000) + "1" + strings.Repeat("]", 5000), "the expression is nested deeper than 100 levels"},
 		"every":    {head + "x if { " + strings.Repeat("every z in [1] { ", 200) + "z == 1" + strings.Repeat("}", 200) + " }", "the expression is nested deeper than 100 levels"},
 		"digits":   {head + "x := " + strings.Repeat("9", 200_000), "number too big"},
+		"a large number": {head + "deny contains \"a\" if input.vm.spec.hostname == 1e2000", "a number has more than 1000 digits, or a large exponent"},
 		"elements": {head + "deny contains \"a\" if input.vm.spec.hostname == [" + strings.Repeat("1,", 100_000) + "1]", "a value has 100001 elements: at most 10000"},
 		"doubled lists": {
 			head + "deny contains \"a\" if {\n" + doubled("[x%d, x%d]", 40) + " count(x40) == 2 }", "x12 would hold more than 10000 values, because it repeats lists or objects",

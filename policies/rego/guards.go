@@ -46,6 +46,19 @@ func compared(operands []*ast.Term) (charge, error) {
 	return charge{work: weight(operands...) / comparedPerStep}, nil
 }
 
+// got is a member of an object, by its key or by a path of keys.
+func got(operands []*ast.Term) (charge, error) {
+	key := operands[1]
+	shared := kindOf(key) >= sharedInteger
+	if path, ok := key.Value.(*ast.Array); ok {
+		shared = path.Until(func(part *ast.Term) bool { return kindOf(part) >= sharedInteger })
+	}
+	if !shared {
+		return charge{}, nil
+	}
+	return charge{work: weight(operands[:2]...) / comparedPerStep}, nil
+}
+
 func listed(term *ast.Term) bool {
 	switch term.Value.(type) {
 	case *ast.Array, ast.Object, ast.Set:
@@ -90,7 +103,16 @@ func difference(operands []*ast.Term) (charge, error) {
 	if _, ok := operands[0].Value.(ast.Number); ok {
 		return numbers(operands)
 	}
-	return sizes(16, 0, readPerStep/16)(operands)
+	return gathered(operands)
+}
+
+// gathered are the elements of sets and objects that are put together, or looked for.
+func gathered(operands []*ast.Term) (charge, error) {
+	c, err := sizes(16, 0, readPerStep/16)(operands)
+	if more := crowded(operands...); more >= small {
+		c.work = min(c.work+more/comparedPerStep, tooHeavy)
+	}
+	return c, err
 }
 
 // shortDigits are those of numbers whose sum, product and so on are small.

@@ -77,7 +77,7 @@ func (b *budget) finds(key *ast.Term) bool {
 	case sharedInteger, sharedSum:
 	}
 	takes := comparing(key, kind)
-	if !b.compares(takes) || !b.work(b.besideIntegers(key, kind)) {
+	if kind == sharedSum && !b.compares(takes) || !b.work(b.besideIntegers(key, kind)) {
 		return false // before it is compared with anything
 	}
 	if b.keys == nil {
@@ -128,7 +128,7 @@ func comparing(key *ast.Term, kind keyKind) int {
 // What comparing a number takes that is no plain integer, in bytes: most for one whose digits a float does not have.
 const (
 	perNumber = 64
-	perDigit  = 16
+	perDigit  = 128
 )
 
 // besideIntegers are the steps of comparing a value with all integers whose hashes may be next to its own.
@@ -156,7 +156,7 @@ func (l *ledger) search(key *ast.Term, takes int) int {
 		if !taken || total > maxWeight {
 			break
 		}
-		if !known && other.value.Equal(key) {
+		if !known && identicalKeys(other.value, key) {
 			known = true
 			continue
 		}
@@ -172,7 +172,16 @@ func (l *ledger) search(key *ast.Term, takes int) int {
 	return total
 }
 
+// identicalKeys reports whether two values are the same. Numbers that are written in different ways count as two.
+func identicalKeys(a, b *ast.Term) bool {
+	if x, ok := a.Value.(ast.Number); ok {
+		y, ok := b.Value.(ast.Number)
+		return ok && x == y
+	}
+	return a.Equal(b)
+}
+
 // ordered reports whether what was charged may depend on the order of the evaluation.
 func (b *budget) ordered() bool {
-	return b.keys != nil && (b.keys.near && b.keys.total >= small || b.integers >= fewIntegers)
+	return b.inOrder || b.keys != nil && (b.keys.near && b.keys.total >= small || b.integers >= fewIntegers)
 }

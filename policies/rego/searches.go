@@ -22,6 +22,7 @@ func searching() map[string]*topdown.Builtin {
 			n, _ := integer(operands, 0)
 			b.charge(charge{keeps: int(n)})
 			b.finds(operands[1])
+			b.agrees(operands[1], sorting)
 			return ast.InternedTerm(true)
 		}},
 		findName: {types.NewFunction(types.Args(types.A), types.B), func(b *budget, operands []*ast.Term) *ast.Term {
@@ -62,6 +63,9 @@ func free(declaration *ast.Builtin, call func(b *budget, operands []*ast.Term) *
 	}}
 }
 
+// sorting is how often an element of a set is compared, when the set is sorted.
+const sorting = 8
+
 // refund gives a step back that only charges.
 func (b *budget) refund() {
 	if b.exceeded == "" {
@@ -70,9 +74,14 @@ func (b *budget) refund() {
 }
 
 func newAccountant(module *ast.Module) *accountant {
-	a := &accountant{rules: map[string][]*ast.Rule{}, documents: true, searched: map[string]bool{}}
+	a := &accountant{
+		rules: map[string][]*ast.Rule{}, documents: true, searched: map[string]bool{}, makesObject: map[string]bool{},
+		numbers: map[string]int{}, several: map[*ast.Rule]bool{}, parts: map[ast.Var]int{},
+	}
 	for _, rule := range module.Rules {
-		a.rules[nameOf(rule)] = append(a.rules[nameOf(rule)], rule)
+		name := nameOf(rule)
+		a.rules[name] = append(a.rules[name], rule)
+		a.makesObject[name] = a.makesObject[name] || !rule.Ref().IsGround()
 	}
 	ast.WalkExprs(module, func(expr *ast.Expr) bool {
 		for _, with := range expr.With {
@@ -100,7 +109,7 @@ func (a *accountant) surveyRule(rule *ast.Rule) {
 	for _, key := range headKeys(rule) {
 		ast.WalkVars(key, func(v ast.Var) bool { seen.add(v, mayHave); return false })
 	}
-	a.survey(rule.Body, seen)
+	a.several[rule] = a.survey(rule.Body, seen)
 	for _, term := range []*ast.Term{rule.Head.Key, rule.Head.Value} {
 		if term != nil {
 			a.surveyWithin(term, seen)
@@ -108,9 +117,15 @@ func (a *accountant) surveyRule(rule *ast.Rule) {
 	}
 }
 
-func (a *accountant) survey(body ast.Body, seen known) {
+// survey reports whether a body may have several solutions.
+func (a *accountant) survey(body ast.Body, seen known) (several bool) {
 	for _, expr := range body {
+		if terms, ok := expr.Terms.([]*ast.Term); ok && !expr.Negated {
+			name, _ := terms[0].Value.(ast.Ref)
+			several = several || len(name) == 1 && name[0].Equal(walkFunction)
+		}
 		for _, ref := range referencesIn(expr) {
+			several = several || !expr.Negated && firstOpen(ref, seen) > 0
 			name, rest := a.ruleAt(ref)
 			for _, part := range rest {
 				v, isVar := part.Value.(ast.Var)
@@ -122,7 +137,11 @@ func (a *accountant) survey(body ast.Body, seen known) {
 		a.surveyWithin(expr, seen)
 		seen.learn(expr, a.documents)
 	}
+	return several
 }
+
+// walkFunction is the function that returns several values.
+var walkFunction = ast.VarTerm(guardPrefix + "walk")
 
 // surveyWithin looks into the bodies of a term or an expression.
 func (a *accountant) surveyWithin(x any, seen known) {
@@ -204,7 +223,12 @@ func keep(bytes int, location *ast.Location, keys []*ast.Term) []*ast.Expr {
 		return []*ast.Expr{take(bytes, location)}
 	}
 	all := []*ast.Expr{charging(keepName, location, ast.IntNumberTerm(bytes), keys[0])}
-	for _, key := range keys[1:] {
+	return append(all, finds(keys[1:], location)...)
+}
+
+func finds(keys []*ast.Term, location *ast.Location) []*ast.Expr {
+	var all []*ast.Expr
+	for _, key := range keys {
 		all = append(all, charging(findName, location, key))
 	}
 	return all
@@ -216,6 +240,9 @@ func (a *accountant) searches(expr *ast.Expr, seen known) []*ast.Expr {
 	for _, ref := range referencesIn(expr) {
 		if seen.document(ref, a.documents) {
 			continue
+		}
+		if work := a.treeWork(ref); work > 0 {
+			all = append(all, charging(workName, expr.Location, ast.IntNumberTerm(work)))
 		}
 		for i, part := range ref[1:] {
 			v, isVar := part.Value.(ast.Var)
@@ -230,6 +257,36 @@ func (a *accountant) searches(expr *ast.Expr, seen known) []*ast.Expr {
 		}
 	}
 	return all
+}
+
+// fewRules are so many rules that a step pays for what the evaluator does with their heads.
+const fewRules = 16
+
+// headsPerStep are the heads of rules that the evaluator compares in a step, and mergedPerStep the rules below a name that it puts together.
+const (
+	headsPerStep  = 1
+	mergedPerStep = 8
+)
+
+// treeWork are the steps of evaluating a reference to many rules: those of a set, whose heads are compared with the element, or those with
+// other names below it, whose results are put together one after the other.
+func (a *accountant) treeWork(ref ast.Ref) int {
+	if !ref[0].Equal(ast.DefaultRootDocument) {
+		return 0
+	}
+	if name, rest := a.ruleAt(ref); name != "" {
+		if rules := len(a.rules[name]); len(rest) > 0 && rules >= fewRules {
+			return rules / headsPerStep
+		}
+		return 0
+	}
+	prefix, below := ref.GroundPrefix(), 0
+	for _, rules := range a.rules {
+		if rules[0].Ref().HasPrefix(prefix) {
+			below++
+		}
+	}
+	return times(below, below) / mergedPerStep / mergedPerStep
 }
 
 // referencesIn are the references of an expression, without those of its bodies.
