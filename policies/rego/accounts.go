@@ -124,7 +124,7 @@ type accountant struct {
 	// numbers are those of names, and objects is how many comprehensions make an object.
 	numbers map[string]int
 	objects int
-	// parts are how many parts the literals have that variables stand for.
+	// parts are how many parts the literals have that are the values of variables.
 	parts map[ast.Var]int
 }
 

@@ -66,6 +66,7 @@ func comparisons() map[string]comparison {
 		"what a function returns":       d("object.get(input.oldObject, \"b\", 0, a)", ""),
 		"what a rule returns":           d("f(i, a)", "f(x) := y if { y = input.oldObject.b; x > 0 }"),
 		"what a rule does not return":   d("not f(i, a)", "f(x) := y if { y = input.oldObject.b; x > 0 }"),
+		"a list in an index":            d("f(i)", "f(x) if { \"nothing\" in input.object.a; x > 0 }"),
 		// Bodies within bodies.
 		"every":               d("every x in [a] { x == input.oldObject.b }", ""),
 		"every, and elements": d("every x in [a] { x == input.oldObject.list[_] }", ""),
@@ -77,7 +78,7 @@ func comparisons() map[string]comparison {
 	}
 }
 
-// weighTestDocuments are documents with lists of a length.
+// comparedDocuments are documents with lists of a length.
 func comparedDocuments(length int) map[string]any {
 	list := func(last string) []any {
 		made := make([]any, length, length+1)
@@ -113,6 +114,66 @@ func TestComparisonsAreSteps(t *testing.T) {
 			t.Logf("%d and %d steps", few, many)
 			if many-few < least {
 				t.Errorf("%d more comparisons of %d elements cost %d steps, want at least %d", c.times, long-short, many-few, least)
+			}
+		})
+	}
+}
+
+// TestCollisionsAreSteps holds that searches pay for the values with the same hash, and references for the rules that they compare.
+func TestCollisionsAreSteps(t *testing.T) {
+	many := func(count int, format string) string {
+		var rules strings.Builder
+		for i := range count {
+			fmt.Fprintf(&rules, format+"\n", i)
+		}
+		return rules.String()
+	}
+	for name, c := range map[string]struct {
+		module string
+		least  int
+	}{
+		"fractions in arguments":     {"f(x) if x < 0\ndeny contains \"a\" if { some i in numbers.range(1, 300); f(i / 7000) }", 50_000},
+		"fractions in a set":         {"s contains i / 7000 if some i in numbers.range(1, 300)\ndeny contains \"a\" if count(s) < 0", 50_000},
+		"a fraction in integers":     {"s := {i | some i in numbers.range(1, 5000)}\ndeny contains \"a\" if { some i in numbers.range(1, 100); s[i + 0.5] }", 100 * 5000 / integersPerStep},
+		"lists with one sum":         {"s contains [i, 1000 - i] if some i in numbers.range(1, 400)\ndeny contains \"a\" if count(s) < 0", 4_000},
+		"lists with sums in turn":    {"s contains [i, 1] if some i in numbers.range(1, 400)\ndeny contains \"a\" if { some i in numbers.range(1, 20); count(s) > 0; s[[i, 2]]; i < 0 }", 800},
+		"a union of lists":           {"s := {[i, 1000 - i] | some i in numbers.range(1, 400)}\ndeny contains \"a\" if { some i in numbers.range(1, 20); count(s | {[i, 1]}) < 0 }", 40_000},
+		"members of an object":       {"p[i] := 1 if some i in numbers.range(1, 1000)\ndeny contains \"a\" if count(p) < 0", 7_000},
+		"keys of an object, again":   {"deny contains \"a\" if { x := {i % 200: 1 | some i in numbers.range(1, 2000)}; count(x) < 0 }", 10_000},
+		"an element of many rules":   {many(100, "s contains %d") + "deny contains \"a\" if { some i in numbers.range(1, 50); s[-i] }", 5_000},
+		"patterns of many functions": {many(100, "f({\"a\": -%d, \"b\": x}) := x") + "deny contains \"a\" if { some i in numbers.range(1, 50); f({\"a\": i, \"b\": 1}) == 1 }", 5_000},
+		"names below a name":         {many(64, "c.r%d := 1") + "deny contains \"a\" if { some i in numbers.range(1, 50); count(data.test.c) < i - 50 }", 50 * 64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, spent, err := mustCompile(t, head+c.module).Measure(input(t, nil), Limits{Steps: math.MaxInt / 2, Bytes: math.MaxInt / 2})
+			if err != nil || spent.Steps < c.least {
+				t.Errorf("%d steps, want at least %d: %v", spent.Steps, c.least, err)
+			}
+		})
+	}
+}
+
+// TestLargeLiteralsAreMadeOnce holds that a large literal has the values of its variables before it is used.
+func TestLargeLiteralsAreMadeOnce(t *testing.T) {
+	literal := "[" + strings.Repeat("x, ", largeLiteral) + "x]"
+	for name, c := range map[string]struct {
+		module string
+		want   bool
+	}{
+		"a variable":          {"deny contains \"a\" if { x := input.requester; y := " + literal + "; y[0] == \"x\" }", true},
+		"what a rule returns": {"c := " + literal + " if x := input.requester\ndeny contains \"a\" if c[0] == \"x\"", true},
+		"an argument":         {"f(x) := x\ndeny contains \"a\" if { x := input.requester; f(" + literal + ") == 1 }", true},
+		"a small one":         {"deny contains \"a\" if { x := input.requester; y := [x, x]; y[0] == \"x\" }", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module := mustCompile(t, head+c.module)
+			for _, compiled := range module.compiler.Modules {
+				if got := strings.Contains(compiled.String(), makeName); got != c.want {
+					t.Errorf("it is made once: %v", got)
+				}
+			}
+			if _, err := module.Eval(input(t, map[string]any{"requester": "alice"}), Limits{}); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -109,7 +109,7 @@ func difference(operands []*ast.Term) (charge, error) {
 // gathered are the elements of sets and objects that are put together, or looked for.
 func gathered(operands []*ast.Term) (charge, error) {
 	c, err := sizes(16, 0, readPerStep/16)(operands)
-	if more := crowded(operands...); more >= small {
+	if more := collisions(operands...); more >= small {
 		c.work = min(c.work+more/comparedPerStep, tooHeavy)
 	}
 	return c, err

@@ -64,9 +64,9 @@ func (a *accountant) once(term *ast.Term, seen known, location *ast.Location) (*
 	return variable, []*ast.Expr{made(variable, term, location)}
 }
 
-// crowded is what making a set or an object again takes besides, in bytes: its keys are compared with all that have the same hash, and in a
+// collisions is what making a set or an object again takes besides, in bytes: its keys are compared with all that have the same hash, and in a
 // set also with those that follow.
-func crowded(terms ...*ast.Term) int {
+func collisions(terms ...*ast.Term) int {
 	total := 0
 	for _, term := range terms {
 		var keys []*ast.Term
@@ -84,19 +84,19 @@ func crowded(terms ...*ast.Term) int {
 			v.Foreach(func(element *ast.Term) {
 				switch element.Value.(type) {
 				case ast.Set, ast.Object:
-					total = min(total+crowded(element), tooHeavy)
+					total = min(total+collisions(element), tooHeavy)
 				default:
 					each(element)
 				}
 			})
 		}
-		total = min(total+crowd(keys), tooHeavy)
+		total = min(total+probed(keys), tooHeavy)
 	}
 	return total
 }
 
-// crowd is what adding keys to a set one after the other compares, in bytes.
-func crowd(keys []*ast.Term) int {
+// probed is what adding keys to a set one after the other compares, in bytes.
+func probed(keys []*ast.Term) int {
 	if len(keys) < 2 {
 		return 0
 	}
