@@ -1,16 +1,27 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/virtward/virtward/cmd/internal/startup"
 	"github.com/virtward/virtward/importserver"
+	"github.com/virtward/virtward/importserver/stages"
 	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources"
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/webhooks/serving"
 )
@@ -74,5 +85,44 @@ func TestFiles(t *testing.T) {
 	}
 	if err := connect(&transfer.Plan{Credentials: &transfer.Credentials{UserFile: "/absent", PasswordFile: "/absent"}}); err == nil || !strings.HasPrefix(err.Error(), "reading the credentials") {
 		t.Errorf("no credentials: %v", err)
+	}
+}
+
+// TestStage holds with which code the program ends that copies a file: a complete copy succeeds, whatever the server of the progress says.
+func TestStage(t *testing.T) {
+	failed := errors.New("a client is still connected")
+	whole := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "harbour") }
+	afterwards := func(ctx context.Context) error { <-ctx.Done(); return failed }
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		serve  func(context.Context) error
+		code   int
+	}{
+		"a copy": {whole, func(ctx context.Context) error { <-ctx.Done(); return nil }, 0},
+		"a copy, and a server that ends with an error": {whole, afterwards, 0},
+		"no file":                      {http.NotFound, afterwards, int(transfer.StageUnavailable)},
+		"a server that does not serve": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, func(context.Context) error { return failed }, int(transfer.StageUnavailable)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(test.answer)
+			defer server.Close()
+			client, err := web.New(web.Options{Sources: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, Timeout: time.Minute, Stall: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			folder := t.TempDir()
+			err = stage(t.Context(), logr.Discard(), stages.New(client, &transfer.Stage{URL: server.URL, MaxBytes: 7}, &transfer.Volume{Folder: folder}), test.serve)
+			if test.code == 0 {
+				if copied, _ := os.ReadFile(filepath.Join(folder, "disk.img")); err != nil || string(copied) != "harbour" {
+					t.Errorf("%v, %q", err, copied)
+				}
+				return
+			}
+			coded := interface{ ExitCode() int }(nil)
+			if !errors.As(err, &coded) || coded.ExitCode() != test.code || !errors.Is(err, failed) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }

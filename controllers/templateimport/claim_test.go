@@ -42,6 +42,8 @@ type nodes struct {
 	folder string
 	// exit is the code with which pods end that copy a file; 0 for that of the copy.
 	exit transfer.StageExit
+	// copying answers for pods that copy a file, which do not end meanwhile; nil for pods that end.
+	copying http.HandlerFunc
 	// stalled tells that no pod starts.
 	stalled bool
 	// ending is how many times a pod that is deleted is seen before it is gone, and seen counts that.
@@ -71,12 +73,15 @@ func (n *nodes) run(t *testing.T, c *cluster) {
 		secret := &corev1.Secret{}
 		suffix := imports.Servers.Suffix(pod)
 		err := c.server.Get(t.Context(), client.ObjectKey{Namespace: pod.Namespace, Name: imports.Servers.Name(suffix)}, secret)
-		if n.stops[pod.UID] != nil || n.stalled || apierrors.IsNotFound(err) {
+		if n.stalled || apierrors.IsNotFound(err) {
 			continue
 		}
 		must(t, err)
-		if imports.IsStager(suffix) {
+		if imports.IsStager(suffix) && n.copying == nil {
 			n.stage(t, c, pod, secret)
+			continue
+		}
+		if n.stops[pod.UID] != nil {
 			continue
 		}
 		n.started = append(n.started, suffix)
@@ -105,6 +110,16 @@ func (n *nodes) serve(t *testing.T, secret *corev1.Secret) (ip string, stop func
 	plan.Volume.Folder = n.folder
 	server, err := importserver.New(importserver.Options{Plan: plan, Token: string(secret.Data["token"]), Log: logr.Discard(), Metrics: prometheus.NewRegistry()})
 	must(t, err)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if route := server.Route(r); route != nil {
+			route.ServeHTTP(w, r)
+			return
+		}
+		http.NotFound(w, r)
+	})
+	if plan.Stage != nil {
+		handler = n.copying
+	}
 	certificate, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
 	must(t, err)
 	var listener net.Listener
@@ -114,13 +129,6 @@ func (n *nodes) serve(t *testing.T, secret *corev1.Secret) (ip string, stop func
 			t.Fatal(err)
 		}
 	}
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if route := server.Route(r); route != nil {
-			route.ServeHTTP(w, r)
-			return
-		}
-		http.NotFound(w, r)
-	})
 	running := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}}
 	go func() { _ = running.ServeTLS(listener, "", "") }() // it ends with the test
 	stop = func() { _ = running.Close() }

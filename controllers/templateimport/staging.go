@@ -130,7 +130,7 @@ func (o *observed) watching(what string) decision {
 	case end.reason != "":
 		return failed(end.reason, end.message)
 	case code != 0:
-		d.progress.Message = fmt.Sprintf("copying the file into %s failed, and is tried again: %s", what, cmp.Or(end.message, diskservers.TroubleOf(o.pod)))
+		d.progress.Message = fmt.Sprintf("copying the file into %s failed, and is tried again: %s", what, cmp.Or(end.message, fmt.Sprintf("the program ended with the code %d", code)))
 	case !diskservers.Listens(o.pod):
 		d.progress.Message = o.starting()
 	}

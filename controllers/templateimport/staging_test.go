@@ -11,7 +11,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,12 +33,13 @@ import (
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/web"
+	"github.com/virtward/virtward/test/kills"
 )
 
 // stage runs the program of a pod that copies a file, to its end.
 func (n *nodes) stage(t *testing.T, c *cluster, pod *corev1.Pod, secret *corev1.Secret) {
 	t.Helper()
-	if pod.Status.Phase == corev1.PodSucceeded || n.exit != 0 && len(pod.Status.ContainerStatuses) > 0 {
+	if pod.Status.Phase == corev1.PodSucceeded {
 		return
 	}
 	if len(n.started) == 0 || n.started[len(n.started)-1] != imports.Servers.Suffix(pod) {
@@ -307,6 +310,69 @@ func (c *cluster) forges(t *testing.T, file []byte) {
 	must(t, os.WriteFile(filepath.Join(c.nodes.folder, "disk.img"), file, 0o600))
 }
 
+// TestStagingProgress holds that the status says how far a copy is, and that an answer of the pod which arrives after the copy is complete is
+// not taken for what was read of the file.
+func TestStagingProgress(t *testing.T) {
+	c := newStaged(t, ova(t, descriptor, true, false))
+	var requests atomic.Int64
+	late := make(chan struct{})
+	c.nodes.copying = func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) > 1 {
+			select {
+			case <-late:
+			case <-r.Context().Done():
+			}
+		}
+		_, _ = io.WriteString(w, `{"disks":[],"stage":{"done":5,"total":7}}`)
+	}
+	r := c.controller(t, unbounded())
+	c.driveBy(t, r, func() bool {
+		found := meta.FindStatusCondition(c.stored(t).Status.Conditions, v1beta1.RequestProgressing)
+		return requests.Load() > 1 && found.Reason == v1beta1.ReasonStaging && strings.HasPrefix(found.Message, "5 B of 7 B of the file are copied into DataVolume catalogue/")
+	})
+	c.nodes.copying = nil
+	c.plays(t)
+	close(late)
+	c.driveBy(t, r)
+	if diff := cmp.Diff(whole, c.left(t)); diff != "" || c.completed(t).Status != metav1.ConditionTrue {
+		t.Errorf("%+v; left (-want +got):\n%s", c.completed(t), diff)
+	}
+}
+
+// TestVolumeLost holds that an import fails whose file has to be read again after its template was created, but which has no claim any more:
+// without a template, other steps find it.
+func TestVolumeLost(t *testing.T) {
+	file := ova(t, descriptor, true, false)
+	for name, begin := range map[string]func(*testing.T) *cluster{
+		"of the copy":   func(t *testing.T) *cluster { return newStaged(t, file) },
+		"of the source": func(t *testing.T) *cluster { return newClaim(t, "disk.img", file) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := unbounded()
+			begin(t).drive(t, all)
+			template := slices.Index(all.Accepted(), "POST VirtualMachineTemplate/"+catalogue+"/quay")
+			c := begin(t)
+			c.drive(t, &kills.Connection{Left: template + 1})
+			if c.stored(t).Status.TemplateRef != nil || c.left(t)[len(c.left(t))-1] != "VirtualMachineTemplate of nothing" {
+				t.Fatalf("left: %q", c.left(t))
+			}
+			for _, o := range append(c.objects(t), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "upload"}}) {
+				if _, is := o.(*v1beta1.VirtualMachineTemplate); !is {
+					must(t, client.IgnoreNotFound(c.server.Delete(t.Context(), o)))
+				}
+			}
+			c.drive(t, unbounded())
+			c.plays(t)
+			if ended := c.completed(t); ended.Reason != v1beta1.ReasonSourceChanged || ended.Message != "the volume with the file is deleted: create the import again" {
+				t.Errorf("got %+v", ended)
+			}
+			if left := c.left(t); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
 // TestStagingWaits holds what the status says while a file cannot be copied, and that the import continues.
 func TestStagingWaits(t *testing.T) {
 	c := newStaged(t, ova(t, descriptor, true, false))
@@ -327,8 +393,18 @@ func TestStagingWaits(t *testing.T) {
 		t.Errorf("left: %q", left)
 	}
 	must(t, c.server.Delete(t.Context(), quota))
-	c.nodes.exit = transfer.StageUnavailable
-	says(v1beta1.ReasonStaging, "failed, and is tried again: the web server does not send the whole file")
+	for _, end := range []struct {
+		code    transfer.StageExit
+		message string
+	}{
+		{transfer.StageUnavailable, "the web server does not send the whole file"},
+		{transfer.StageUnwritable, "the volume cannot be written"},
+		{1, "the program ended with the code 1"},
+		{137, "the program ended with the code 137"},
+	} {
+		c.nodes.exit = end.code
+		says(v1beta1.ReasonStaging, "failed, and is tried again: "+end.message)
+	}
 	c.clock.SetTime(c.clock.Now().Add(10 * time.Minute)) // longer than the deadline of reading
 	c.nodes.exit = 0
 	c.driveBy(t, r)
