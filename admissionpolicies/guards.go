@@ -56,6 +56,7 @@ const (
 	TemplateCapture          = "virtward-template-capture"
 	TemplateClusterKinds     = "virtward-template-cluster-kinds"
 	TemplateExport           = "virtward-template-export"
+	TemplateExportLabels     = "virtward-template-export-labels"
 	TemplateExportObjects    = "virtward-template-export-objects"
 	TemplateExportPods       = "virtward-template-export-pods"
 	TemplateExportStatus     = "virtward-template-export-status"

@@ -111,6 +111,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-template-export of virtward-template-export: Deny",
 		"ValidatingAdmissionPolicy virtward-template-export-status",
 		"ValidatingAdmissionPolicyBinding virtward-template-export-status of virtward-template-export-status: Deny",
+		"ValidatingAdmissionPolicy virtward-template-export-labels",
+		"ValidatingAdmissionPolicyBinding virtward-template-export-labels of virtward-template-export-labels: Deny",
 		"ValidatingAdmissionPolicy virtward-template-export-pods",
 		"ValidatingAdmissionPolicyBinding virtward-template-export-pods of virtward-template-export-pods: Deny",
 		"ValidatingAdmissionPolicy virtward-template-export-objects",

@@ -151,6 +151,11 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 // isOwnPod reports whether the pod is of this export.
 func (o *observed) isOwnPod() bool { return requests.IsController(o.pod, o.request.UID) }
 
+// owns reports whether a DataVolume is a clone of this export. Users can set an owner, and only the controller the label.
+func (o *observed) owns(volume *cdiv1beta1.DataVolume) bool {
+	return volume.Labels[v1beta1.LabelExportUID] == string(o.request.UID) && requests.IsController(volume, o.request.UID)
+}
+
 // isComplete reports whether the pod has all its objects, and the status its link.
 func (o *observed) isComplete() bool {
 	return o.service != nil && requests.IsController(o.service, o.pod.UID) && o.request.Status.Links != nil && o.request.Status.Links.Internal != nil &&

@@ -124,7 +124,7 @@ func (o *observed) clone() decision {
 		what := "DataVolume " + requests.Named(volume)
 		_, message := diskservers.Running(volume)
 		switch {
-		case !requests.IsController(volume, o.request.UID):
+		case !o.owns(volume):
 			return failed(v1beta1.ReasonNameTaken, what+" exists, and is not of this export")
 		case volume.DeletionTimestamp != nil:
 			waiting = append(waiting, "the deletion of "+what)
@@ -204,7 +204,7 @@ func (o *observed) cleanUp() decision {
 		d.steps = append(d.steps, requests.Step{Verb: requests.Remove, Object: o.pod})
 	}
 	for _, volume := range o.volumes {
-		if volume != nil && requests.IsController(volume, o.request.UID) && volume.DeletionTimestamp == nil {
+		if volume != nil && o.owns(volume) && volume.DeletionTimestamp == nil {
 			d.steps = append(d.steps, requests.Step{Verb: requests.Remove, Object: volume})
 		}
 	}

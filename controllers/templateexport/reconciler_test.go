@@ -370,6 +370,11 @@ func TestEnds(t *testing.T) {
 		"a clone of others": {prepare: func(t *testing.T, c *cluster) {
 			must(t, c.server.Create(t.Context(), &cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: exports.CloneName(c.request, 1)}}))
 		}, reason: v1beta1.ReasonNameTaken, message: "exists, and is not of this export", left: []string{"DataVolume"}},
+		"a clone of others, owned by the export": {prepare: func(t *testing.T, c *cluster) {
+			forged := exports.Clone(c.stored(t), &v1beta1.ExportDisk{Name: exports.CloneName(c.request, 1)})
+			forged.Labels = nil // a guard denies it
+			must(t, c.server.Create(t.Context(), forged))
+		}, reason: v1beta1.ReasonNameTaken, message: "exists, and is not of this export", left: []string{"DataVolume"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, func(r *v1beta1.VirtualMachineTemplateExport) {

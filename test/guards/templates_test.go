@@ -21,7 +21,7 @@ import (
 var templateTables = []string{
 	"template-approved-only", "template-capture", "template-namespaces", "template-provenance", "template-request-labels", "template-status",
 	"golden-image-templates", "template-cluster-kinds", "exempt-namespaces",
-	"template-export", "template-export-objects", "template-export-pods", "template-export-status",
+	"template-export", "template-export-labels", "template-export-objects", "template-export-pods", "template-export-status",
 	"template-import", "template-import-labels", "template-import-pods", "template-import-status",
 }
 
@@ -229,7 +229,7 @@ func (c *templateCluster) grantImports(t *testing.T) {
 	const some = "create,get,patch"
 	request, status := rule(some, "template.kubevirt.io", "virtualmachinetemplateimports"), rule("patch,update", "template.kubevirt.io", "virtualmachinetemplateimports/status")
 	volumes, made := rule(some, "cdi.kubevirt.io", "datavolumes"), rule(some, "template.kubevirt.io", "virtualmachinetemplates")
-	pods := rule(some, "", "pods,pods/ephemeralcontainers")
+	pods := rule(some, "", "pods,pods/ephemeralcontainers,pods/status")
 	all := []rbacv1.PolicyRule{request, volumes, made, pods, status}
 	for user, u := range map[string]struct {
 		name  string
@@ -254,7 +254,7 @@ func (c *templateCluster) grantExports(t *testing.T) {
 	const some = "create,get,patch"
 	request, status := rule(some, "template.kubevirt.io", "virtualmachinetemplateexports"), rule("patch,update", "template.kubevirt.io", "virtualmachinetemplateexports/status")
 	read, volumes, clone := rule("get", "template.kubevirt.io", "virtualmachinetemplates", "mill"), rule(some, "cdi.kubevirt.io", "datavolumes"), rule("create", "cdi.kubevirt.io", "datavolumes/source")
-	pods := rule(some, "", "pods,pods/ephemeralcontainers")
+	pods := rule(some, "", "pods,pods/ephemeralcontainers,pods/status")
 	all := []rbacv1.PolicyRule{request, read, volumes, clone, pods, status, rule(some, "networking.k8s.io", "ingresses")}
 	for user, u := range map[string]struct {
 		name   string
