@@ -66,9 +66,9 @@ which then owns the disks. It repeats the upload of a disk whose connection brea
 run it again with the same flags: it uploads the disks that CDI does not have yet.
 
 The file is an OVA, or an OVF descriptor whose files are beside it: in the same folder, and no links that leave it. An OVA that is
-compressed as a whole with gzip, bzip2 or zstd is decompressed into a temporary file, in the folder that TMPDIR names. Decompress one of
-xz first. The file can also be an artifact that template export wrote, an archive .tar with an OCI layout: its disks are uploaded as raw
-bytes, and no signature of it is verified.
+compressed as a whole with gzip, bzip2, xz or zstd is decompressed into a temporary file, in the folder that TMPDIR names. The file can
+also be an artifact that template export wrote, an archive .tar with an OCI layout: its disks are uploaded as raw bytes, and no signature
+of it is verified.
 
 ova inspect shows before what comes out, and which choices a file offers, also one of a registry. You need permission to create
 virtualmachinetemplateimports, virtualmachinetemplates and datavolumes in the namespace, and to get the Secret and the ConfigMap that

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/virtward/virtward/oci"
+	"github.com/virtward/virtward/sources/compressions/xz/xztest"
 	"github.com/virtward/virtward/vmdk"
 )
 
@@ -185,7 +186,10 @@ func TestImportCompressed(t *testing.T) {
 	}{
 		"quay.ova.gz":         {packed(t, whole, zip), nil, unreachable},
 		"quay.ova.zst":        {packed(t, whole, zstandard), nil, unreachable},
-		"quay.ova.xz":         {[]byte("\xfd7zXZ\x00\x00\x04 and more"), nil, "the file is compressed with xz: decompress it first: xz -d FILE"},
+		"quay.ova.xz":         {xztest.Stored(whole, 28), nil, unreachable},
+		"damaged.ova.xz":      {xztest.Stored(whole, 28)[:2000], nil, "decompressing the archive into a temporary file: unexpected EOF"},
+		"dictionary.ova.xz":   {xztest.Stored(whole, 31), nil, "decompressing the archive into a temporary file: xz needs a larger dictionary than is permitted"},
+		"quay.ova.zip":        {[]byte("PK\x03\x04 and more"), nil, "the file is compressed with zip: decompress it first: unzip FILE"},
 		"truncated.ova.gz":    {packed(t, whole, zip)[:500], nil, "decompressing the archive into a temporary file: unexpected EOF"},
 		"compressed disk.ova": {inside, nil, unreachable},
 		"skipped.ova":         {inside, []string{"--verify", "Skip"}, "the disk a.vmdk is compressed, so --verify Skip is not possible"},

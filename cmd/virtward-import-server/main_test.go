@@ -46,6 +46,9 @@ func TestMemory(t *testing.T) {
 			t.Errorf("docs/memory.md has no row %s", row)
 		}
 	}
+	if served := memory.Total(importserver.Bounds()) - importserver.Bounds()[0].Bytes; stages.MaxMemory > served {
+		t.Errorf("a copy needs %d MiB, and the disks, which it does not serve, %d MiB", mebibytes(stages.MaxMemory), mebibytes(served))
+	}
 	total := memory.Total(bounds)
 	limit := int64(limitBytes / 100 * startup.MemoryPercent)
 	if row := fmt.Sprintf("| **together** | **%d MiB** | %d percent of 128Mi are %d MiB |\n", mebibytes(total), startup.MemoryPercent, limit>>20); !strings.Contains(string(page), row) || total > limit {

@@ -9,6 +9,7 @@ import (
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/artifacts"
+	"github.com/virtward/virtward/sources/compressions/xz"
 	"github.com/virtward/virtward/sources/signatures"
 	"github.com/virtward/virtward/sources/transfers"
 	"github.com/virtward/virtward/sources/web"
@@ -68,7 +69,11 @@ func WorstCase() []memory.Bound {
 		},
 		{
 			Name: "templateimport/verifications", Subject: "files that are verified", Bytes: maxVerifications * (web.BufferSize + perConnection + max(ovf.MaxFiles*perFile+ofDecompression, parsedManifest*artifacts.MaxGuarded)),
-			Reason: fmt.Sprintf("%d at the same time, with a buffer of 256 KiB each, and with a window of zstd of at most %d MiB for a compressed file", maxVerifications, transfer.MaxWindow>>20),
+			Reason: fmt.Sprintf("%d at the same time, with a buffer of 256 KiB each, and with a window of zstd or a dictionary of xz of at most %d MiB for a compressed file", maxVerifications, transfer.MaxWindow>>20),
+		},
+		{
+			Name: "templateimport/dictionary", Subject: "dictionary of xz", Bytes: transfer.MaxDictionary - ofDecompression + xz.MaxBuffers,
+			Reason: fmt.Sprintf("one file with a dictionary of more than %d MiB is verified at a time. It has at most %d MiB", transfer.MaxWindow>>20, transfer.MaxDictionary>>20),
 		},
 		{
 			Name: "templateimport/signatures", Subject: "rules of signatures", Bytes: parsedRules * signatures.MaxRequirements,

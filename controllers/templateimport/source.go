@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"net/netip"
 	"path"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -79,6 +81,9 @@ type LiveSource struct {
 	Permitted *sources.Sources
 	// Signatures say who must have signed artifacts.
 	Signatures *signatures.Requirements
+
+	// dictionary is held by the one comparison whose dictionary is larger than a window.
+	dictionary sync.Mutex
 }
 
 var _ Source = (*LiveSource)(nil)
@@ -241,22 +246,26 @@ func (s *LiveSource) verifyFile(ctx context.Context, of *v1beta1.VirtualMachineT
 		}
 	}
 	if strings.HasPrefix(of.Spec.Checksum, sha256Prefix) { // it is compared at the end
-		files, err := decompressed(of, measured, digests)
+		files, err := s.decompressed(of, measured, digests)
 		return &Verified{Digest: of.Spec.Checksum, Files: files}, err
 	}
 	sum := sha256.New()
-	files, err := decompressed(of, io.TeeReader(measured, sum), digests)
+	files, err := s.decompressed(of, io.TeeReader(measured, sum), digests)
 	return &Verified{Digest: sha256Prefix + hex.EncodeToString(sum.Sum(nil)), Files: files}, err
 }
 
 // decompressed reads an OVA to its end, which is compressed if the import has a copy of a compressed one, and returns the digests of files. An
 // OVA that was copied has exactly the size of the copy: a server can send another one, without an end.
-func decompressed(of *v1beta1.VirtualMachineTemplateImport, file io.Reader, digests map[string]string) (map[string]string, error) {
+func (s *LiveSource) decompressed(of *v1beta1.VirtualMachineTemplateImport, file io.Reader, digests map[string]string) (map[string]string, error) {
 	if of.Status.Staging == nil {
 		return whole(file, digests)
 	}
-	size := of.Status.Source.Size
-	content, err := compressions.Open(of.Status.Staging.Compression, file, size, transfer.MaxWindow)
+	size, kind, window := of.Status.Source.Size, of.Status.Staging.Compression, uint64(transfer.MaxWindow)
+	if transfer.Window(kind) > window && s.dictionary.TryLock() {
+		defer s.dictionary.Unlock()
+		window = transfer.Window(kind)
+	}
+	content, err := compressions.Open(kind, file, size, window)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // described
 	}
@@ -265,8 +274,14 @@ func decompressed(of *v1beta1.VirtualMachineTemplateImport, file io.Reader, dige
 	if err == nil {
 		err = content.Finish()
 	}
+	if errors.Is(err, compressions.ErrDictionary) && window < transfer.Window(kind) {
+		return nil, errLater
+	}
 	return files, err //nolint:wrapcheck // it is an Error for users
 }
+
+// errLater is the error of a file with a large dictionary while another one is compared.
+var errLater = &web.Error{Reason: v1beta1.ReasonSourceUnavailable, Message: "one file of xz with a dictionary of more than " + strconv.Itoa(transfer.MaxWindow>>20) + " MiB is compared at a time: this one follows"}
 
 // exactReader reads a content that has exactly a number of bytes. Another size is an error.
 type exactReader struct {
@@ -333,7 +348,7 @@ func described(of *v1beta1.VirtualMachineTemplateImport, at *Place, err error) e
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, compressions.ErrDamaged), errors.Is(err, compressions.ErrWindow), errors.Is(err, compressions.ErrTooLarge): // the copy was not
+	case errors.Is(err, compressions.ErrDamaged), errors.Is(err, compressions.ErrWindow), errors.Is(err, compressions.ErrDictionary), errors.Is(err, compressions.ErrFilter), errors.Is(err, compressions.ErrTooLarge): // the copy was not
 		return changed(of)
 	case errors.As(err, &sum):
 		return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: "spec.checksum: " + sum.Error()}

@@ -114,6 +114,8 @@ var stageEnds = map[transfer.StageExit]struct{ reason, message string }{
 	transfer.StageTooLarge:     {v1beta1.ReasonInvalidConfiguration, "spec.staging.size: the OVA is larger: create the import again with a larger size"},
 	transfer.StageDamaged:      {v1beta1.ReasonNotImportable, "spec.source.http: the compressed file is damaged or truncated"},
 	transfer.StageWindow:       {v1beta1.ReasonNotImportable, fmt.Sprintf("spec.source.http: zstd needs a window of more than %d MiB: compress the file with a lower level, and without --long", transfer.MaxWindow>>20)},
+	transfer.StageDictionary:   {v1beta1.ReasonNotImportable, fmt.Sprintf("spec.source.http: xz needs a dictionary of more than %d MiB: compress the file with one of the presets, such as xz -9", transfer.MaxDictionary>>20)},
+	transfer.StageFilter:       {v1beta1.ReasonNotImportable, "spec.source.http: xz has a filter for programs, which is not read: compress the file without a filter"},
 	transfer.StageNotPermitted: {v1beta1.ReasonSourceNotPermitted, "spec.source.http: the server redirects to a host or an address that an admin does not permit"},
 	transfer.StageUnavailable:  {"", "the web server does not send the whole file"},
 	transfer.StageUnwritable:   {"", "the volume cannot be written"},

@@ -3,9 +3,11 @@ package templateimport_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -32,6 +34,7 @@ import (
 	"github.com/virtward/virtward/importserver/stages"
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/compressions/xz/xztest"
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/test/kills"
 )
@@ -88,6 +91,15 @@ func gzipped(t testing.TB, content []byte) []byte {
 	return out.Bytes()
 }
 
+// filtered is a file of xz with a filter for programs.
+func filtered(content []byte) []byte {
+	file := xztest.Stored(content, 22)
+	header := file[12:24]
+	header[2] = 4
+	binary.LittleEndian.PutUint32(header[8:], crc32.ChecksumIEEE(header[:8]))
+	return file
+}
+
 func require(r *v1beta1.VirtualMachineTemplateImport) { r.Spec.Verify = v1beta1.ImportVerifyRequire }
 
 // TestStaging holds which pods and volumes an import creates for each kind of file that is copied, and what is left.
@@ -102,6 +114,7 @@ func TestStaging(t *testing.T) {
 		"no ranges and no size": {file: file, unsized: true},
 		"gzip":                  {file: gzipped(t, file), compression: "gzip"},
 		"gzip with ranges":      {file: gzipped(t, file), ranges: true, compression: "gzip"},
+		"xz":                    {file: xztest.Stored(file, 28), compression: "xz"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newStaged(t, test.file, require, func(r *v1beta1.VirtualMachineTemplateImport) {
@@ -226,7 +239,10 @@ func TestStagingEnds(t *testing.T) {
 	}{
 		"no ranges without permission":     {file: good, change: none, reason: "SourceWithoutRanges", message: "spec.source.http: the server does not send ranges of the file: set spec.staging.size, and Virtward copies it into a volume first"},
 		"gzip without permission":          {file: gzipped(t, good), change: none, reason: v1beta1.ReasonNotImportable, message: "spec.source.http: NotAnArchive: the file is compressed with gzip: set spec.staging.size"},
-		"xz":                               {file: []byte("\xfd7zXZ\x00" + strings.Repeat("x", 600)), reason: v1beta1.ReasonNotImportable, message: "compressed with xz, which is not read: decompress it first"},
+		"zip":                              {file: []byte("PK\x03\x04" + strings.Repeat("x", 600)), reason: v1beta1.ReasonNotImportable, message: "compressed with zip, which is not read: decompress it first"},
+		"xz, damaged":                      {file: xztest.Stored(good, 22)[:1000], reason: v1beta1.ReasonNotImportable, message: "spec.source.http: the compressed file is damaged or truncated"},
+		"xz with a dictionary":             {file: xztest.Stored(good, 29), reason: v1beta1.ReasonNotImportable, message: "spec.source.http: xz needs a dictionary of more than 64 MiB: compress the file with one of the presets, such as xz -9"},
+		"xz with a filter":                 {file: filtered(good), reason: v1beta1.ReasonNotImportable, message: "spec.source.http: xz has a filter for programs, which is not read"},
 		"a page":                           {file: []byte("<html>" + strings.Repeat("x", 600)), reason: v1beta1.ReasonNotImportable, message: "NotAnArchive: the file is not an OVA"},
 		"too large":                        {file: good, change: small, reason: v1beta1.ReasonInvalidConfiguration, message: "spec.staging.size: the file has "},
 		"too large, decompressed":          {file: gzipped(t, good), change: small, reason: v1beta1.ReasonInvalidConfiguration, message: "spec.staging.size: the OVA is larger"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/compressions"
+	"github.com/virtward/virtward/sources/compressions/xz"
 	"github.com/virtward/virtward/sources/web"
 )
 
@@ -19,6 +20,9 @@ const diskImage = "disk.img"
 
 // bufferBytes is the size of the buffer of a copy.
 const bufferBytes = 256 << 10
+
+// MaxMemory bounds the memory of a copy beside its connection.
+const MaxMemory = bufferBytes + max(transfer.MaxDictionary+xz.MaxBuffers, transfer.MaxWindow+transfer.MaxWindow/8)
 
 // Copy copies a file. Create it with New.
 type Copy struct {
@@ -103,7 +107,7 @@ func (c *Copy) run(ctx context.Context, to *os.File) error {
 
 // write writes the content of the file.
 func (c *Copy) write(to *os.File, from io.Reader) error {
-	content, err := compressions.Open(c.plan.Compression, from, c.plan.MaxBytes, transfer.MaxWindow)
+	content, err := compressions.Open(c.plan.Compression, from, c.plan.MaxBytes, transfer.Window(c.plan.Compression))
 	if err != nil {
 		return err //nolint:wrapcheck // as above
 	}
@@ -149,6 +153,8 @@ var codes = []struct {
 	{is(syscall.EDQUOT), transfer.StageTooLarge},
 	{func(err error) bool { return errors.As(err, new(unwritable)) }, transfer.StageUnwritable},
 	{is(compressions.ErrWindow), transfer.StageWindow},
+	{is(compressions.ErrDictionary), transfer.StageDictionary},
+	{is(compressions.ErrFilter), transfer.StageFilter},
 	{is(compressions.ErrDamaged), transfer.StageDamaged},
 	{func(err error) bool { return web.HasReason(err, web.ReasonNotPermitted) }, transfer.StageNotPermitted},
 }

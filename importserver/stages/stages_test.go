@@ -16,6 +16,7 @@ import (
 	"github.com/virtward/virtward/importserver/stages"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/compressions/xz/xztest"
 	"github.com/virtward/virtward/sources/web"
 )
 
@@ -50,9 +51,13 @@ func TestRun(t *testing.T) {
 		most        int64
 		code        transfer.StageExit
 	}{
-		"plain":   {serve: whole(content), most: 14_000},
-		"gzip":    {serve: whole(packed.Bytes()), compression: "gzip", most: 14_000},
-		"no file": {serve: whole(content), most: 14_000, prepare: func(t *testing.T, folder string) { must(t, os.Remove(filepath.Join(folder, "disk.img"))) }},
+		"plain":                      {serve: whole(content), most: 14_000},
+		"gzip":                       {serve: whole(packed.Bytes()), compression: "gzip", most: 14_000},
+		"xz":                         {serve: whole(xztest.Stored(content, 28)), compression: "xz", most: 14_000},
+		"xz, damaged":                {serve: whole(xztest.Stored(content, 28)[:5000]), compression: "xz", most: 14_000, code: transfer.StageDamaged},
+		"xz, too large":              {serve: whole(xztest.Stored(content, 28)), compression: "xz", most: 13_999, code: transfer.StageTooLarge},
+		"xz with a large dictionary": {serve: whole(xztest.Stored(content, 29)), compression: "xz", most: 14_000, code: transfer.StageDictionary},
+		"no file":                    {serve: whole(content), most: 14_000, prepare: func(t *testing.T, folder string) { must(t, os.Remove(filepath.Join(folder, "disk.img"))) }},
 		"without a size": {serve: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(content[:7000])
 			_ = http.NewResponseController(w).Flush()

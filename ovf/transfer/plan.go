@@ -171,6 +171,17 @@ const (
 	MaxWindow = 8 << 20
 )
 
+// MaxDictionary bounds the dictionary of a file that xz compressed. The highest preset of the xz program needs no more.
+const MaxDictionary = 64 << 20
+
+// Window bounds the memory of the decompression of a file with a compression.
+func Window(compression string) uint64 {
+	if compression == compressions.Xz {
+		return MaxDictionary
+	}
+	return MaxWindow
+}
+
 // Size is the number of bytes that are served for a disk.
 func (d *Disk) Size() int64 {
 	if d.Compression == CompressionZstd {

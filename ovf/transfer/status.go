@@ -49,6 +49,10 @@ const (
 	StageUnavailable
 	// StageUnwritable means that the file of the volume cannot be written. Another attempt can succeed.
 	StageUnwritable
+	// StageDictionary means that xz needs more than MaxDictionary.
+	StageDictionary
+	// StageFilter means that xz has a filter that is not read.
+	StageFilter
 )
 
 // ExitError is the error of a copy.

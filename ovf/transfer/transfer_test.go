@@ -135,13 +135,13 @@ func TestStage(t *testing.T) {
 		t.Fatal(found)
 	}
 	for want, change := range map[string]func(*Plan){
-		"volume.folder: Required value":                func(p *Plan) { p.Volume = &Volume{Device: "/dev/a"} },
-		"volume.folder: Required value: name a folder": func(p *Plan) { p.Volume.File = "a.ova" },
-		"stage.compression: Unsupported value: \"xz\"": func(p *Plan) { p.Stage.Compression = "xz" },
-		"stage.maxBytes: Invalid value: 0":             func(p *Plan) { p.Stage.MaxBytes = 0 },
-		"stage.url: Invalid value":                     func(p *Plan) { p.Stage.URL = "https://169.254.169.254/?key=secret" },
-		"stage.url: Too long":                          func(p *Plan) { p.Stage.URL = "https://example.com/" + strings.Repeat("a", 9000) },
-		"stage: Forbidden: a plan with a copy":         func(p *Plan) { p.Files = []File{{Volume: true, Size: 1}}; p.Disks = []Disk{{}} },
+		"volume.folder: Required value":                 func(p *Plan) { p.Volume = &Volume{Device: "/dev/a"} },
+		"volume.folder: Required value: name a folder":  func(p *Plan) { p.Volume.File = "a.ova" },
+		"stage.compression: Unsupported value: \"zip\"": func(p *Plan) { p.Stage.Compression = "zip" },
+		"stage.maxBytes: Invalid value: 0":              func(p *Plan) { p.Stage.MaxBytes = 0 },
+		"stage.url: Invalid value":                      func(p *Plan) { p.Stage.URL = "https://169.254.169.254/?key=secret" },
+		"stage.url: Too long":                           func(p *Plan) { p.Stage.URL = "https://example.com/" + strings.Repeat("a", 9000) },
+		"stage: Forbidden: a plan with a copy":          func(p *Plan) { p.Files = []File{{Volume: true, Size: 1}}; p.Disks = []Disk{{}} },
 	} {
 		p := valid()
 		change(p)

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/virtward/virtward/sources/compressions/xz"
 )
 
 // Why a content cannot be read. Errors of reading the compressed bytes are others.
@@ -17,14 +19,18 @@ var (
 	ErrDamaged = errors.New("the compressed file is damaged or truncated")
 	// ErrTooLarge means that the content has more bytes than are permitted.
 	ErrTooLarge = errors.New("the content of the compressed file is larger than permitted")
-	// ErrWindow means that zstd needs more memory than is permitted.
-	ErrWindow = errors.New("zstd needs a larger window than is permitted")
+	// ErrWindow means that zstd needs more memory than is permitted, and ErrDictionary that xz does.
+	ErrWindow     = errors.New("zstd needs a larger window than is permitted")
+	ErrDictionary = errors.New("xz needs a larger dictionary than is permitted")
+	// ErrFilter means that xz has a filter for programs.
+	ErrFilter = errors.New("xz has a filter for programs, which is not read")
 )
 
 // The names of compressions.
 const (
 	Gzip  = "gzip"
 	Bzip2 = "bzip2"
+	Xz    = "xz"
 	Zstd  = "zstd"
 )
 
@@ -41,6 +47,9 @@ var decoders = map[string]decoder{
 	Bzip2: func(from io.Reader, _ uint64) (io.Reader, func(), error) {
 		return bzip2.NewReader(from), func() {}, nil
 	},
+	Xz: func(from io.Reader, window uint64) (io.Reader, func(), error) {
+		return xz.NewReader(from, int64(window)), func() {}, nil //nolint:gosec // a bound of memory
+	},
 	Zstd: func(from io.Reader, window uint64) (io.Reader, func(), error) {
 		z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
 		if err != nil {
@@ -51,7 +60,7 @@ var decoders = map[string]decoder{
 }
 
 // Names are the compressions that can be read.
-func Names() []string { return []string{Bzip2, Gzip, Zstd} }
+func Names() []string { return []string{Bzip2, Gzip, Xz, Zstd} }
 
 // IsReadable reports whether files with a compression can be read.
 func IsReadable(name string) bool { return slices.Contains(Names(), name) }
@@ -65,18 +74,19 @@ type Content struct {
 	failed  error
 }
 
-// overhead is how many bytes more than its content a compressed file may have.
-const overhead = 1 << 20
+// overhead is how many bytes more than its content a compressed file may have, and also one for each perByte bytes of it: a content that does
+// not compress has headers.
+const overhead, perByte = 1 << 20, 128
 
 // Open returns the content of a file with one of the Names, or of one that is not compressed, whose name is empty. The content has at most
-// a number of bytes, and the file as many and a MiB: its parts can have no content, and be without an end. The window bounds the memory of
-// zstd, in bytes.
+// a number of bytes, and the file as many, a MiB and a part of it: its parts can have no content, and be without an end. The window bounds the
+// memory of zstd and of xz, in bytes.
 func Open(name string, from io.Reader, most int64, window uint64) (*Content, error) {
 	open := decoders[name]
 	if open == nil {
 		return nil, fmt.Errorf("files that are compressed with %q are not read", name)
 	}
-	c := &Content{from: &source{Reader: from, left: most + overhead}, left: most}
+	c := &Content{from: &source{Reader: from, left: most + most/perByte + overhead}, left: most}
 	var err error
 	if c.content, c.end, err = open(c.from, window); err != nil {
 		return nil, c.describe(err)
@@ -119,6 +129,10 @@ func (c *Content) describe(err error) error {
 		return c.from.err
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return ErrWindow
+	case errors.Is(err, xz.ErrDictionary):
+		return ErrDictionary
+	case errors.Is(err, xz.ErrFilter):
+		return ErrFilter
 	}
 	return damaged{err}
 }

@@ -6,12 +6,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/iotest"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/virtward/virtward/sources/compressions"
+	"github.com/virtward/virtward/sources/compressions/xz"
 )
 
 // window is more than what all but one of the files of the tests need.
@@ -55,6 +58,42 @@ func (e *endless) Read(into []byte) (int, error) {
 	return n, nil
 }
 
+// xzFile is a file of the tests of package xz, and xzText the content of the one with the name parts.
+func xzFile(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("xz", "testdata", name+".xz"))
+	must(t, err)
+	return data
+}
+
+func xzText(t *testing.T) []byte {
+	t.Helper()
+	data, err := io.ReadAll(xz.NewReader(bytes.NewReader(xzFile(t, "parts")), window))
+	must(t, err)
+	return data
+}
+
+// TestOverhead holds that a file is read whose content does not compress, although it is larger than its content: an archive of disks that are
+// compressed can have many bytes of headers.
+func TestOverhead(t *testing.T) {
+	const size, part = 320 << 20, 2000
+	from, to := io.Pipe()
+	go func() {
+		z, err := gzip.NewWriterLevel(to, gzip.NoCompression)
+		for n := 0; n < size && err == nil; n += part {
+			_, err = z.Write(make([]byte, min(part, size-n)))
+			err = errors.Join(err, z.Flush()) // it begins another block
+		}
+		to.CloseWithError(errors.Join(err, z.Close()))
+	}()
+	content, err := compressions.Open("gzip", from, size, window)
+	must(t, err)
+	n, err := io.Copy(io.Discard, content)
+	if n != size || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
 // TestOpen holds what is read of each compression, and why it ends.
 func TestOpen(t *testing.T) {
 	text := "quay quay quay"
@@ -79,6 +118,13 @@ func TestOpen(t *testing.T) {
 		"not zstd":                {"zstd", bytes.NewReader([]byte(text)), 14, "", compressions.ErrDamaged},
 		"truncated":               {"gzip", bytes.NewReader(gzipped(t, text)[:20]), 14, "", compressions.ErrDamaged},
 		"not compressed":          {"", bytes.NewReader([]byte(text)), 14, text, nil},
+		"xz":                      {"xz", bytes.NewReader(xzFile(t, "parts")), 1000, string(xzText(t)), nil},
+		"not xz":                  {"xz", bytes.NewReader([]byte(text)), 14, "", compressions.ErrDamaged},
+		"truncated xz":            {"xz", bytes.NewReader(xzFile(t, "parts")[:400]), 1000, "", compressions.ErrDamaged},
+		"too large for xz":        {"xz", bytes.NewReader(xzFile(t, "parts")), 999, "", compressions.ErrTooLarge},
+		"empty streams of xz":     {"xz", &endless{part: xzFile(t, "empty")}, 14, "", compressions.ErrTooLarge},
+		"a large dictionary":      {"xz", bytes.NewReader(xzFile(t, "default")), 1 << 30, "", compressions.ErrDictionary},
+		"a filter":                {"xz", bytes.NewReader(xzFile(t, "x86")), 1 << 30, "", compressions.ErrFilter},
 		"too large, as it is":     {"", bytes.NewReader([]byte(text)), 13, "", compressions.ErrTooLarge},
 		"empty parts, no end":     {"gzip", &endless{part: gzipped(t, "")}, 14, "", compressions.ErrTooLarge},
 		"too large":               {"gzip", bytes.NewReader(gzipped(t, text)), 13, "", compressions.ErrTooLarge},
@@ -98,7 +144,7 @@ func TestOpen(t *testing.T) {
 			}
 		})
 	}
-	if _, err := compressions.Open("xz", bytes.NewReader(nil), 1, window); err == nil || err.Error() != `files that are compressed with "xz" are not read` {
+	if _, err := compressions.Open("zip", bytes.NewReader(nil), 1, window); err == nil || err.Error() != `files that are compressed with "zip" are not read` {
 		t.Errorf("got %v", err)
 	}
 }

@@ -101,7 +101,7 @@ type VirtualMachineTemplateImportSpec struct {
 
 	// A volume that the OVA of source.http is copied into, if the web server
 	// sends no parts of the file, or if the file is compressed as a whole with
-	// gzip, bzip2 or zstd. Without it, such an import fails. Virtward deletes
+	// gzip, bzip2, xz or zstd. Without it, such an import fails. Virtward deletes
 	// the volume when the disks are imported.
 	//
 	// +optional
@@ -486,7 +486,7 @@ type ImportStaged struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// The compression of the file: gzip, bzip2, zstd, or empty for none. The
+	// The compression of the file: gzip, bzip2, xz, zstd, or empty for none. The
 	// copy is decompressed.
 	//
 	// +optional
