@@ -18,6 +18,8 @@ const (
 	maxLayoutFiles = 1000
 	// maxLayoutFile bounds the file that names the version of the layout.
 	maxLayoutFile = 4 << 10
+	// maxLayoutName bounds the name of a file in bytes: that of a blob has 77. An archive can have names of a MiB.
+	maxLayoutName = 1 << 10
 )
 
 // Stored is an OCI layout in an archive of tar, as WriteLayout writes it. Create it with OpenLayout.
@@ -63,6 +65,8 @@ func OpenLayout(data io.ReaderAt, size int64) (*Stored, error) {
 			return nil, rejected(UnsafeName, "archive", "%s is a link, a device or a sparse file", printable(header.Name))
 		case len(s.files) == maxLayoutFiles:
 			return nil, rejected(LimitExceeded, "archive", "it has more than %d files", maxLayoutFiles)
+		case len(header.Name) > maxLayoutName:
+			return nil, rejected(LimitExceeded, "archive", "a name of a file has %d bytes: at most %d", len(header.Name), maxLayoutName)
 		}
 		name := strings.TrimPrefix(header.Name, "./")
 		if _, twice := s.files[name]; twice {

@@ -127,6 +127,7 @@ func TestStoredRejected(t *testing.T) {
 		"a file twice":                   {archived(t, layout, index, whole, whole), oci.DuplicateName},
 		"a file twice by a folder":       {archived(t, layout, index, whole, entryOf{name: "./index.json", content: index.content}), oci.DuplicateName},
 		"many files":                     {archived(t, many...), oci.LimitExceeded},
+		"a long name":                    {archived(t, layout, index, whole, entryOf{name: strings.Repeat("a/", 513) + "b", content: "c"}), oci.LimitExceeded},
 		"no version":                     {archived(t, index, whole), oci.InvalidDescriptor},
 		"another version":                {archived(t, entryOf{name: "oci-layout", content: `{"imageLayoutVersion":"2.0.0"}`}, index, whole), oci.WrongType},
 		"a long version":                 {archived(t, entryOf{name: "oci-layout", content: strings.Repeat(" ", 5000)}, index, whole), oci.LimitExceeded},
@@ -163,19 +164,48 @@ func TestStoredRejected(t *testing.T) {
 	}
 }
 
-// FuzzOpenLayout: no archive makes the reader panic, and what it finds is within the archive.
+// FuzzOpenLayout: no archive makes the reader panic, what it finds is within the archive, and a manifest or a configuration has the digest of
+// its descriptor.
 func FuzzOpenLayout(f *testing.F) {
-	whole := blobFile(manifest)
-	f.Add(archived(f, entryOf{name: "oci-layout", content: version}, entryOf{name: "index.json", content: refer("", manifest)}, whole))
+	const kind = "application/vnd.kubevirt.virtualmachinetemplate.v1"
+	ofArtifact := refer(kind, manifest)
+	layout, whole := entryOf{name: "oci-layout", content: version}, blobFile(manifest)
+	for _, files := range [][]entryOf{
+		{layout, {name: "index.json", content: refer("", manifest)}, whole},
+		{layout, {name: "index.json", content: ofArtifact}, whole, {name: "blobs/sha256/" + strings.Repeat("0", 64)}},
+		{{name: "./blobs/", kind: tar.TypeDir}, {name: "./index.json", content: refer("", ofArtifact)}, layout, blobFile(ofArtifact), whole},
+		{layout, {name: "index.json", content: ofArtifact}, {name: whole.name, content: manifest[1:]}},
+		{{name: strings.Repeat("a/", 200) + "b", content: "c"}},
+		{layout, {name: whole.name, kind: tar.TypeLink}},
+	} {
+		data := archived(f, files...)
+		f.Add(data)
+		f.Add(data[:len(data)-1100])
+	}
 	d := descriptor([]byte(manifest))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		stored, err := oci.OpenLayout(bytes.NewReader(data), int64(len(data)))
+		from, size := bytes.NewReader(data), int64(len(data))
+		_ = oci.IsLayout(from, size)
+		stored, err := oci.OpenLayout(from, size)
 		if err != nil {
+			if known := (*oci.Rejection)(nil); !errors.As(err, &known) {
+				t.Errorf("got %v", err)
+			}
 			return
 		}
-		_, _ = stored.Top()
-		if at, err := stored.Layer(&d); err == nil && (at < 0 || at+d.Size > int64(len(data))) {
-			t.Errorf("the blob is at %d of %d bytes", at, len(data))
+		all := []oci.Descriptor{d}
+		if top, err := stored.Top(); err == nil {
+			for _, v := range top.Variants {
+				all = append(all, v.Descriptor)
+			}
+		}
+		for i := range all {
+			if at, err := stored.Layer(&all[i]); err == nil && (at < 0 || at+all[i].Size > size) {
+				t.Errorf("a blob is at %d of %d bytes", at, size)
+			}
+			if content, err := stored.Blob(&all[i]); err == nil && descriptor(content).Digest != all[i].Digest {
+				t.Errorf("the blob %s has another digest", all[i].Digest)
+			}
 		}
 	})
 }
