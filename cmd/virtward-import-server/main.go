@@ -110,7 +110,7 @@ func (o *options) run(ctx context.Context) error {
 		Scrapes: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}),
 	}
 	if plan.Stage != nil {
-		copying = stages.New(client, plan.Stage, plan.Volume)
+		copying = stages.New(client, &registry, plan.Stage, plan.Volume)
 		options.Staged = copying.Status
 	}
 	server, err := importserver.New(options)

@@ -115,7 +115,7 @@ func TestStage(t *testing.T) {
 			}
 			defer client.Close()
 			folder := t.TempDir()
-			err = stage(t.Context(), logr.Discard(), stages.New(client, &transfer.Stage{URL: server.URL, MaxBytes: 7}, &transfer.Volume{Folder: folder}), test.serve)
+			err = stage(t.Context(), logr.Discard(), stages.New(client, nil, &transfer.Stage{URL: server.URL, MaxBytes: 7}, &transfer.Volume{Folder: folder}), test.serve)
 			if test.code == 0 {
 				if copied, _ := os.ReadFile(filepath.Join(folder, "disk.img")); err != nil || string(copied) != "harbour" {
 					t.Errorf("%v, %q", err, copied)

@@ -14,10 +14,12 @@ import (
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/artifacts"
+	"github.com/virtward/virtward/sources/compressions"
 	"github.com/virtward/virtward/sources/signatures"
 	"github.com/virtward/virtward/sources/transfers"
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/vmdk"
 )
 
@@ -52,6 +54,8 @@ func (s *LiveSource) resolve(ctx context.Context, of *v1beta1.VirtualMachineTemp
 	}
 	if was := of.Status.Source; was != nil && was.Digest != "" {
 		reference = reference.At(was.Digest)
+	} else if copied := of.Status.Staging; copied != nil {
+		reference = reference.At(copied.Digest)
 	}
 	options, err := s.options(ctx, of)
 	if err != nil {
@@ -116,7 +120,7 @@ func unsigned(err error) error {
 }
 
 // readArtifact reads the configuration of an artifact and the beginning of each disk.
-func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport) (*Read, error) {
+func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place) (*Read, error) {
 	r, err := s.resolve(ctx, of, s.Signatures)
 	if choice := (*unselected)(nil); errors.As(err, &choice) {
 		return &Read{Outcome: imports.Unselected(choice.error, choice.platforms)}, nil
@@ -127,7 +131,7 @@ func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachin
 	defer r.close()
 	read := &Read{Origin: imports.Origin{Repository: r.Name, Digest: r.top, Signer: r.signer, Validator: r.chosen, Authorities: r.authorities, Sources: s.Permitted}}
 	if r.manifest.OVA != nil {
-		return r.readAppliance(ctx, of, read)
+		return r.readAppliance(ctx, of, at, read)
 	}
 	for i := range r.manifest.Disks {
 		read.Origin.Size += r.manifest.Disks[i].Descriptor.Size
@@ -151,15 +155,53 @@ func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachin
 	return read, nil
 }
 
-// readAppliance reads the descriptor and the headers of the disks of an OVA that is a layer.
-func (r *resolved) readAppliance(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, read *Read) (*Read, error) {
+// readAppliance reads the descriptor and the headers of the disks of an OVA that is a layer, or what its copy needs.
+func (r *resolved) readAppliance(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, read *Read) (*Read, error) {
 	if of.Spec.Source.OCI.Platform != "" && r.platforms == nil {
 		return nil, &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: "spec.source.oci.platform: the artifact is an OVA, which names no architecture: remove this field"}
 	}
 	layer := &r.manifest.OVA.Descriptor
 	read.Origin.Size, read.Origin.File, read.Origin.Blob = layer.Size, r.manifest.OVA.Name, layer.Digest.String()
+	switch {
+	case at != nil:
+		return r.readCopy(ctx, of, at, read)
+	case of.Status.Staging != nil: // the copy does not exist yet
+		return r.stage(ctx, of, read)
+	case of.Status.Source == nil:
+		head, err := r.begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if compressions.IsReadable(virtualimages.Inspect(head, nil).Compressed) {
+			return r.stage(ctx, of, read)
+		}
+	}
 	found, err := appliance.Inspect(r.manifest.OVA.Name, r.Random(ctx, layer), imports.Options(of))
+	if of.Status.Source == nil && web.HasReason(err, web.ReasonNoRanges) {
+		return r.stage(ctx, of, read)
+	}
 	return inspected(of, read, found, err)
+}
+
+// readCopy reads the copy of an OVA that is a layer. Its validator is that of the copy, and nothing else is connected to for its disks.
+func (r *resolved) readCopy(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, read *Read) (*Read, error) {
+	options, err := at.options()
+	if err != nil {
+		return nil, err
+	}
+	opened, err := web.New(*options)
+	if err != nil {
+		return nil, described(of, at, err)
+	}
+	defer opened.Close()
+	file, err := opened.Open(ctx, at.URL)
+	if err != nil {
+		return nil, described(of, at, err)
+	}
+	read.Origin = imports.Origin{Size: file.Size(), Validator: file.File().Validator, Digest: read.Origin.Digest, Signer: read.Origin.Signer, File: read.Origin.File}
+	found, err := appliance.Inspect(r.manifest.OVA.Name, file, imports.Options(of))
+	read, err = inspected(of, read, found, err)
+	return read, described(of, at, err)
 }
 
 // head inspects the beginning of a disk.
@@ -192,7 +234,7 @@ func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMach
 		return nil, err
 	}
 	defer r.close()
-	if was := of.Status.Source; r.chosen != was.Validator {
+	if was := of.Status.Source; of.Status.Staging == nil && r.chosen != was.Validator { // that of a copy is another one
 		return nil, changed(of)
 	}
 	measured := &measuredReader{progress: progress, total: of.Status.Source.Size}
@@ -200,8 +242,8 @@ func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMach
 		layer := &r.manifest.OVA.Descriptor
 		part := r.Part(ctx, layer, 0, layer.Size)
 		defer part.Close()
-		measured.Reader = oci.Verified(part, layer)
-		files, err := whole(measured, digests)
+		measured.Reader, measured.total = oci.Verified(part, layer), layer.Size
+		files, err := s.decompressed(of, measured, digests)
 		return &Verified{Files: files}, err
 	}
 	for i := range r.manifest.Disks {

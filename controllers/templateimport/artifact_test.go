@@ -47,7 +47,13 @@ func variant(architecture string) artifactstest.Variant {
 // newShop is a cluster with an import of an artifact of a registry.
 func newShop(t *testing.T, reference string, registry *artifactstest.Registry, change ...func(*v1beta1.VirtualMachineTemplateImportSpec)) *cluster {
 	t.Helper()
-	c := newCluster(t, nil, func(r *v1beta1.VirtualMachineTemplateImport) {
+	return newShopAt(t, began, reference, registry, change...)
+}
+
+// newShopAt is a cluster of newShop at a time.
+func newShopAt(t *testing.T, now time.Time, reference string, registry *artifactstest.Registry, change ...func(*v1beta1.VirtualMachineTemplateImportSpec)) *cluster {
+	t.Helper()
+	c := newClusterAt(t, now, nil, func(r *v1beta1.VirtualMachineTemplateImport) {
 		r.Spec.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: reference, CertConfigMap: "authority"}}
 		for _, how := range change {
 			how(&r.Spec)

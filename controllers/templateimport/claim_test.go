@@ -217,14 +217,20 @@ func TestClaim(t *testing.T) {
 // endsWhole imports the disk, and holds that the import completes and leaves the template and its volume.
 func (c *cluster) endsWhole(t *testing.T, connection *kills.Connection) {
 	t.Helper()
-	dv := &cdiv1beta1.DataVolume{}
-	must(t, c.server.Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "quay-disk-1"}, dv))
-	dv.Status.Phase = cdiv1beta1.Succeeded
-	must(t, c.server.Status().Update(t.Context(), dv))
+	c.imported(t)
 	c.drive(t, connection)
 	if diff := cmp.Diff(whole, c.left(t)); diff != "" || c.completed(t).Status != metav1.ConditionTrue {
 		t.Errorf("%+v, afterwards (-want +got):\n%s", c.completed(t), diff)
 	}
+}
+
+// imported says that CDI has imported the disk.
+func (c *cluster) imported(t *testing.T) {
+	t.Helper()
+	dv := &cdiv1beta1.DataVolume{}
+	must(t, c.server.Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "quay-disk-1"}, dv))
+	dv.Status.Phase = cdiv1beta1.Succeeded
+	must(t, c.server.Status().Update(t.Context(), dv))
 }
 
 // token is that of the present pod.

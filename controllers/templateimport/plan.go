@@ -133,7 +133,7 @@ func (o *observed) advance() decision {
 func (o *observed) begin() decision {
 	if o.read.Stage != nil {
 		d := decision{progress: working(v1beta1.ReasonStaging, "the volume for the copy of the file is created")}
-		d.progress.staging = &v1beta1.ImportStaged{Name: imports.CopyName(o.request), Compression: o.read.Stage.Compression}
+		d.progress.staging = &v1beta1.ImportStaged{Name: imports.CopyName(o.request), Compression: o.read.Stage.Compression, Digest: o.read.Origin.Digest}
 		return d
 	}
 	outcome := o.read.Outcome

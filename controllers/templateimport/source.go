@@ -155,8 +155,8 @@ func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplat
 	ctx, cancel := context.WithTimeout(ctx, reads)
 	defer cancel()
 	if of.Spec.Source.OCI != nil {
-		read, err := s.readArtifact(ctx, of)
-		return read, described(of, at, err)
+		read, err := s.readArtifact(ctx, of, at)
+		return read, described(of, nil, err)
 	}
 	opened, url, err := s.open(ctx, of, at)
 	if err != nil {
@@ -316,6 +316,8 @@ func changed(of *v1beta1.VirtualMachineTemplateImport) *imports.Fault {
 	switch {
 	case of.Spec.Source.PVC != nil:
 		place = "in the claim"
+	case of.Status.Staging != nil && of.Spec.Source.OCI != nil:
+		place = "in the registry, or its copy in the volume,"
 	case of.Status.Staging != nil:
 		place = "at the URL, or its copy in the volume,"
 	}
@@ -368,7 +370,7 @@ func described(of *v1beta1.VirtualMachineTemplateImport, at *Place, err error) e
 		return describedCopy(known)
 	case known.Reason == web.ReasonChecksumMismatch:
 		return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: "spec.checksum: " + known.Message}
-	case known.Reason == web.ReasonNoRanges && of.Spec.Source.HTTP != nil && of.Spec.Staging == nil:
+	case known.Reason == web.ReasonNoRanges && of.Spec.Staging == nil:
 		return &imports.Fault{Reason: known.Reason, Message: pathOf(of) + ": " + known.Message + toStage}
 	case known.Permanent, known.Reason == web.ReasonNotPermitted, known.Reason == web.ReasonNoRanges, known.Reason == web.ReasonInvalidAuthority:
 		return &imports.Fault{Reason: known.Reason, Message: pathOf(of) + ": " + known.Message}

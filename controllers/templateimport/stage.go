@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/ovf"
@@ -40,36 +41,59 @@ func (s *LiveSource) stage(ctx context.Context, opened *web.Client, of *v1beta1.
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it is an Error for users
 	}
-	kind := virtualimages.Inspect(file.Head, nil).Compressed
-	if f := stageable(of, file, kind); f != nil {
+	read := &Read{Origin: imports.Origin{URL: url, Size: max(0, file.Size), Authorities: opened.Authorities, Sources: s.Permitted}}
+	return staged(of, read, file.Head, "the server does not send ranges of the file")
+}
+
+// stage reads what the copy of an OVA needs that is a layer.
+func (r *resolved) stage(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, read *Read) (*Read, error) {
+	head, err := r.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return staged(of, read, head, "the registry does not send ranges of blobs")
+}
+
+// begin reads the first bytes of an OVA that is a layer, also of a registry without ranges.
+func (r *resolved) begin(ctx context.Context) ([]byte, error) {
+	layer := &r.manifest.OVA.Descriptor
+	head := make([]byte, min(headOfFile, layer.Size))
+	part := r.Part(ctx, layer, 0, int64(len(head)))
+	defer part.Close()
+	_, err := io.ReadFull(part, head)
+	return head, err //nolint:wrapcheck // it is an Error for users
+}
+
+// staged completes what is read of a file that is copied. Its origin has the size, and why is the reason if it is not compressed.
+func staged(of *v1beta1.VirtualMachineTemplateImport, read *Read, head []byte, why string) (*Read, error) {
+	kind := virtualimages.Inspect(head, nil).Compressed
+	if f := stageable(of, read.Origin.Size, head, kind, why); f != nil {
 		return nil, f
 	}
 	if was := of.Status.Staging; was != nil && was.Compression != kind {
 		return nil, changed(of)
 	}
-	return &Read{
-		Stage:  &Stage{Compression: kind},
-		Origin: imports.Origin{URL: url, Size: max(0, file.Size), Authorities: opened.Authorities, Sources: s.Permitted},
-	}, nil
+	read.Stage = &Stage{Compression: kind}
+	return read, nil
 }
 
 // stageable is why a file cannot be copied; nil if it can.
-func stageable(of *v1beta1.VirtualMachineTemplateImport, file *web.File, kind string) *imports.Fault {
+func stageable(of *v1beta1.VirtualMachineTemplateImport, size int64, head []byte, kind, why string) *imports.Fault {
 	fault := func(reason, format string, args ...any) *imports.Fault {
-		return &imports.Fault{Reason: reason, Message: fmt.Sprintf(format, args...)}
+		return &imports.Fault{Reason: reason, Message: pathOf(of) + ": " + fmt.Sprintf(format, args...)}
 	}
 	staging := of.Spec.Staging
 	switch {
 	case kind != "" && !compressions.IsReadable(kind):
-		return fault(v1beta1.ReasonNotImportable, "spec.source.http: %s: the file is compressed with %s, which is not read: decompress it first", ovf.NotAnArchive, kind)
-	case kind == "" && !isArchive(file.Head):
-		return fault(v1beta1.ReasonNotImportable, "spec.source.http: %s: the file is not an OVA", ovf.NotAnArchive)
+		return fault(v1beta1.ReasonNotImportable, "%s: the file is compressed with %s, which is not read: decompress it first", ovf.NotAnArchive, kind)
+	case kind == "" && !isArchive(head):
+		return fault(v1beta1.ReasonNotImportable, "%s: the file is not an OVA", ovf.NotAnArchive)
 	case staging == nil && kind != "":
-		return fault(v1beta1.ReasonNotImportable, "spec.source.http: %s: the file is compressed with %s%s", ovf.NotAnArchive, kind, toStage)
+		return fault(v1beta1.ReasonNotImportable, "%s: the file is compressed with %s%s", ovf.NotAnArchive, kind, toStage)
 	case staging == nil:
-		return fault(web.ReasonNoRanges, "spec.source.http: the server does not send ranges of the file%s", toStage)
-	case kind == "" && file.Size > staging.Size.Value():
-		return fault(v1beta1.ReasonInvalidConfiguration, "spec.staging.size: the file has %s: create the import again with a larger size", texts.Bytes(file.Size))
+		return fault(web.ReasonNoRanges, "%s%s", why, toStage)
+	case kind == "" && size > staging.Size.Value():
+		return &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: fmt.Sprintf("spec.staging.size: the file has %s: create the import again with a larger size", texts.Bytes(size))}
 	}
 	return nil
 }

@@ -108,27 +108,36 @@ func (o *observed) copying(what string) decision {
 	return d
 }
 
-// stageEnds are the reasons and the messages for the codes with which the program of a pod ends that cannot copy a file. A code without a
-// reason can be another one at the next attempt. Texts of the program are not used, as those of the pod of a claim.
-var stageEnds = map[transfer.StageExit]struct{ reason, message string }{
-	transfer.StageTooLarge:     {v1beta1.ReasonInvalidConfiguration, "spec.staging.size: the OVA is larger: create the import again with a larger size"},
-	transfer.StageDamaged:      {v1beta1.ReasonNotImportable, "spec.source.http: the compressed file is damaged or truncated"},
-	transfer.StageWindow:       {v1beta1.ReasonNotImportable, fmt.Sprintf("spec.source.http: zstd needs a window of more than %d MiB: compress the file with a lower level, and without --long", transfer.MaxWindow>>20)},
-	transfer.StageDictionary:   {v1beta1.ReasonNotImportable, fmt.Sprintf("spec.source.http: xz needs a dictionary of more than %d MiB: compress the file with one of the presets, such as xz -9", transfer.MaxDictionary>>20)},
-	transfer.StageFilter:       {v1beta1.ReasonNotImportable, "spec.source.http: xz has a filter for programs, which is not read: compress the file without a filter"},
-	transfer.StageNotPermitted: {v1beta1.ReasonSourceNotPermitted, "spec.source.http: the server redirects to a host or an address that an admin does not permit"},
-	transfer.StageUnavailable:  {"", "the web server does not send the whole file"},
-	transfer.StageUnwritable:   {"", "the volume cannot be written"},
+// stageEnd is why a file cannot be copied. Without a reason, it can be another one at the next attempt.
+type stageEnd struct {
+	reason, message string
+	// named tells that the message follows the field of the source.
+	named bool
+}
+
+// stageEnds are those of the codes with which the program of a pod ends. Texts of the program are not used, as those of the pod of a claim.
+var stageEnds = map[transfer.StageExit]stageEnd{
+	transfer.StageTooLarge:     {v1beta1.ReasonInvalidConfiguration, "spec.staging.size: the OVA is larger: create the import again with a larger size", false},
+	transfer.StageDamaged:      {v1beta1.ReasonNotImportable, "the compressed file is damaged or truncated", true},
+	transfer.StageWindow:       {v1beta1.ReasonNotImportable, fmt.Sprintf("zstd needs a window of more than %d MiB: compress the file with a lower level, and without --long", transfer.MaxWindow>>20), true},
+	transfer.StageDictionary:   {v1beta1.ReasonNotImportable, fmt.Sprintf("xz needs a dictionary of more than %d MiB: compress the file with one of the presets, such as xz -9", transfer.MaxDictionary>>20), true},
+	transfer.StageFilter:       {v1beta1.ReasonNotImportable, "xz has a filter for programs, which is not read: compress the file without a filter", true},
+	transfer.StageMismatch:     {v1beta1.ReasonVerificationFailed, "the registry sends a layer with another digest", true},
+	transfer.StageNotPermitted: {v1beta1.ReasonSourceNotPermitted, "the server redirects to a host or an address that an admin does not permit", true},
+	transfer.StageUnavailable:  {"", "the server does not send the whole file", false},
+	transfer.StageUnwritable:   {"", "the volume cannot be written", false},
 }
 
 // watching says how far a pod is that copies the file.
 func (o *observed) watching(what string) decision {
 	d := decision{need: copying, progress: working(v1beta1.ReasonStaging, "the file is copied into "+what), after: verifyingInterval}
-	if last := requests.ProgressOf(o.request.Status.Conditions); last.Reason == v1beta1.ReasonStaging && strings.Contains(last.Message, copiedInto+what) {
-		d.progress.Message = last.Message // it has numbers
+	if last := o.last(); strings.Contains(last, copiedInto+what) {
+		d.progress.Message = last // it has numbers
 	}
 	code := codeOf(o.pod)
 	switch end := stageEnds[code]; {
+	case end.named:
+		return failed(end.reason, pathOf(o.request)+": "+end.message)
 	case end.reason != "":
 		return failed(end.reason, end.message)
 	case code != 0:

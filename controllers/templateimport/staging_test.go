@@ -34,6 +34,7 @@ import (
 	"github.com/virtward/virtward/importserver/stages"
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/artifacts"
 	"github.com/virtward/virtward/sources/compressions/xz/xztest"
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/test/kills"
@@ -52,11 +53,15 @@ func (n *nodes) stage(t *testing.T, c *cluster, pod *corev1.Pod, secret *corev1.
 	must(t, err)
 	permitted, err := plan.Sources.Permitted()
 	must(t, err)
-	reader, err := web.New(web.Options{Sources: permitted, Timeout: time.Minute, Stall: time.Minute})
+	options := web.Options{Sources: permitted, Authorities: secret.Data["authorities.pem"], Timeout: time.Minute, Stall: time.Minute}
+	reader, err := web.New(options)
 	must(t, err)
 	defer reader.Close()
+	registry, stop, err := artifacts.Guarded(&options, plan.Sources.Values)
+	must(t, err)
+	defer stop()
 	plan.Volume.Folder = n.folder
-	err = stages.New(reader, plan.Stage, plan.Volume).Run(t.Context())
+	err = stages.New(reader, &registry, plan.Stage, plan.Volume).Run(t.Context())
 	var coded *transfer.ExitError
 	switch {
 	case n.exit != 0:
@@ -413,7 +418,7 @@ func TestStagingWaits(t *testing.T) {
 		code    transfer.StageExit
 		message string
 	}{
-		{transfer.StageUnavailable, "the web server does not send the whole file"},
+		{transfer.StageUnavailable, "the server does not send the whole file"},
 		{transfer.StageUnwritable, "the volume cannot be written"},
 		{1, "the program ended with the code 1"},
 		{137, "the program ended with the code 137"},

@@ -9,7 +9,11 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	godigest "github.com/opencontainers/go-digest"
+
+	"github.com/virtward/virtward/oci"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources/artifacts"
 	"github.com/virtward/virtward/sources/compressions"
 	"github.com/virtward/virtward/sources/compressions/xz"
 	"github.com/virtward/virtward/sources/web"
@@ -26,16 +30,17 @@ const MaxMemory = bufferBytes + max(transfer.MaxDictionary+xz.MaxBuffers, transf
 
 // Copy copies a file. Create it with New.
 type Copy struct {
-	client *web.Client
-	plan   *transfer.Stage
-	folder string
+	client   *web.Client
+	registry *artifacts.Options
+	plan     *transfer.Stage
+	folder   string
 
 	done, total atomic.Int64
 }
 
-// New returns a copy that a valid plan names.
-func New(client *web.Client, plan *transfer.Stage, into *transfer.Volume) *Copy {
-	return &Copy{client: client, plan: plan, folder: into.Folder}
+// New returns a copy that a valid plan names. The client reads a URL, and the options a blob.
+func New(client *web.Client, registry *artifacts.Options, plan *transfer.Stage, into *transfer.Volume) *Copy {
+	return &Copy{client: client, registry: registry, plan: plan, folder: into.Folder}
 }
 
 // Status is how far the copy is.
@@ -83,26 +88,51 @@ func open(folder string) (*os.File, error) {
 }
 
 func (c *Copy) run(ctx context.Context, to *os.File) error {
-	file, err := c.client.Probe(ctx, c.plan.URL, false)
+	open := c.file
+	if c.plan.Blob != "" {
+		open = c.blob
+	}
+	size, content, stop, err := open(ctx)
 	if err != nil {
 		return err //nolint:wrapcheck // Run says what failed
 	}
-	c.total.Store(max(0, file.Size))
-	if c.plan.Compression == "" && file.Size > c.plan.MaxBytes {
+	defer stop()
+	c.total.Store(max(0, size))
+	if c.plan.Compression == "" && size > c.plan.MaxBytes {
 		return compressions.ErrTooLarge
 	}
-	stream, err := c.client.Stream(ctx, file, "")
-	if err != nil {
-		return err //nolint:wrapcheck // as above
-	}
-	defer stream.Close()
-	if err := c.write(to, counted{stream, &c.done}); err != nil {
+	if err := c.write(to, counted{content, &c.done}); err != nil {
 		return err
 	}
 	if err := to.Sync(); err != nil {
 		return unwritable{err}
 	}
 	return nil
+}
+
+// file opens the file of the web server.
+func (c *Copy) file(ctx context.Context) (size int64, content io.Reader, stop func(), err error) {
+	file, err := c.client.Probe(ctx, c.plan.URL, false)
+	if err != nil {
+		return 0, nil, nil, err //nolint:wrapcheck // Run says what failed
+	}
+	stream, err := c.client.Stream(ctx, file, "")
+	return file.Size, stream, func() { _ = stream.Close() }, err //nolint:wrapcheck // as above
+}
+
+// blob opens the blob of the registry. Its end is an error unless all bytes have the digest.
+func (c *Copy) blob(ctx context.Context) (size int64, content io.Reader, stop func(), err error) {
+	image, err := c.plan.Image()
+	if err != nil {
+		return 0, nil, nil, err //nolint:wrapcheck // the plan is valid
+	}
+	repository, err := artifacts.Open(ctx, artifacts.Reference{Image: image, Named: true}, *c.registry)
+	if err != nil {
+		return 0, nil, nil, err //nolint:wrapcheck // as above
+	}
+	layer := &oci.Descriptor{Digest: godigest.Digest(image.Digest), Size: c.plan.Size}
+	part := repository.Part(ctx, layer, 0, layer.Size)
+	return layer.Size, oci.Verified(part, layer), func() { _ = part.Close() }, nil
 }
 
 // write writes the content of the file.
@@ -156,6 +186,7 @@ var codes = []struct {
 	{is(compressions.ErrDictionary), transfer.StageDictionary},
 	{is(compressions.ErrFilter), transfer.StageFilter},
 	{is(compressions.ErrDamaged), transfer.StageDamaged},
+	{func(err error) bool { return errors.As(err, new(*oci.Rejection)) }, transfer.StageMismatch},
 	{func(err error) bool { return web.HasReason(err, web.ReasonNotPermitted) }, transfer.StageNotPermitted},
 }
 

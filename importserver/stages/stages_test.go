@@ -3,6 +3,8 @@ package stages_test
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -10,12 +12,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/virtward/virtward/importserver/stages"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources"
+	"github.com/virtward/virtward/sources/artifacts"
+	"github.com/virtward/virtward/sources/artifacts/artifactstest"
 	"github.com/virtward/virtward/sources/compressions/xz/xztest"
 	"github.com/virtward/virtward/sources/web"
 )
@@ -96,7 +101,7 @@ func TestRun(t *testing.T) {
 			})
 			must(t, err)
 			defer client.Close()
-			c := stages.New(client, &transfer.Stage{URL: server.URL, Compression: test.compression, MaxBytes: test.most}, &transfer.Volume{Folder: folder})
+			c := stages.New(client, nil, &transfer.Stage{URL: server.URL, Compression: test.compression, MaxBytes: test.most}, &transfer.Volume{Folder: folder})
 			err = c.Run(t.Context())
 			var coded *transfer.ExitError
 			if test.code != 0 {
@@ -116,4 +121,70 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBlob holds that the blob of a registry is copied, also of one whose connections break, and that one with another digest is no copy.
+func TestBlob(t *testing.T) {
+	content := bytes.Repeat([]byte("harbour light\n"), 1000)
+	digest := "sha256:" + sumOf(content)
+	for name, test := range map[string]struct {
+		prepare func(*artifactstest.Registry)
+		change  func(*transfer.Stage)
+		code    transfer.StageExit
+	}{
+		"a blob":         {},
+		"without ranges": {prepare: func(r *artifactstest.Registry) { r.NoRanges.Store(true) }},
+		"broken":         {prepare: func(r *artifactstest.Registry) { r.BreakAfter.Store(6000) }},
+		"no such blob": {change: func(s *transfer.Stage) {
+			s.Blob = strings.ReplaceAll(s.Blob, digest, "sha256:"+strings.Repeat("0", 64))
+		}, code: transfer.StageUnavailable},
+		"another digest": {prepare: func(r *artifactstest.Registry) {
+			r.Answer("/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bytes.ToUpper(content)) })
+		}, code: transfer.StageMismatch},
+		"another size": {change: func(s *transfer.Stage) { s.Size-- }, code: transfer.StageMismatch},
+		"too large":    {change: func(s *transfer.Stage) { s.MaxBytes-- }, code: transfer.StageTooLarge},
+		"a redirect": {prepare: func(r *artifactstest.Registry) {
+			r.Answer("/blobs/", func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "https://169.254.169.254/", http.StatusFound)
+			})
+		}, code: transfer.StageNotPermitted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registry := artifactstest.NewTLS(t)
+			registry.PushOVA(t, "appliances/quay:v1", "quay.ova", content)
+			if test.prepare != nil {
+				test.prepare(registry)
+			}
+			options, stop, err := artifacts.Guarded(&web.Options{
+				Sources: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, Authorities: registry.Authority, Timeout: time.Minute, Stall: time.Minute, Pause: time.Millisecond,
+			}, "")
+			must(t, err)
+			defer stop()
+			plan := &transfer.Stage{Blob: registry.Host + "/appliances/quay@" + digest, Size: int64(len(content)), MaxBytes: int64(len(content))}
+			if test.change != nil {
+				test.change(plan)
+			}
+			folder := t.TempDir()
+			c := stages.New(nil, &options, plan, &transfer.Volume{Folder: folder})
+			err = c.Run(t.Context())
+			var coded *transfer.ExitError
+			if test.code != 0 {
+				if !errors.As(err, &coded) || coded.Code != test.code {
+					t.Errorf("got %v, %+v", err, coded)
+				}
+				return
+			}
+			must(t, err)
+			got, err := os.ReadFile(filepath.Join(folder, "disk.img"))
+			must(t, err)
+			if s := c.Status(); !bytes.Equal(got, content) || s.Done != plan.Size || s.Total != plan.Size {
+				t.Errorf("got %d bytes, %+v", len(got), s)
+			}
+		})
+	}
+}
+
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }

@@ -95,6 +95,24 @@ func TestPlanOf(t *testing.T) {
 	}
 }
 
+// TestStagerOfLayer holds what the pod copies of an artifact.
+func TestStagerOfLayer(t *testing.T) {
+	of := sample(func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: "oci://quay.io/a/b:v1", SecretRef: "login"}}
+		s.Staging = &v1beta1.ImportStaging{Size: resource.MustParse("3Mi")}
+	})
+	of.Status.Staging = &v1beta1.ImportStaged{Name: CopyName(of)}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: CopyName(of)}}
+	layer := "sha256:" + strings.Repeat("0", 64)
+	plan, err := StagerPlan(of, &Origin{Repository: "quay.io/a/b", Blob: layer, Size: 7, Sources: &sources.Sources{Hosts: []string{"quay.io"}}}, claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := plan.Stage; s.URL != "" || s.Blob != "quay.io/a/b@"+layer || s.Size != 7 || s.MaxBytes != 3<<20 || plan.Credentials == nil || len(plan.Files) > 0 {
+		t.Errorf("got the plan %+v", plan)
+	}
+}
+
 // TestStager holds that the pod that copies a file writes its own volume only, has the credentials, and connects to others.
 func TestStager(t *testing.T) {
 	of := sample(func(s *v1beta1.VirtualMachineTemplateImportSpec) {

@@ -122,6 +122,9 @@ func StagerPlan(of *v1beta1.VirtualMachineTemplateImport, from *Origin, claim *c
 	plan := &transfer.Plan{Serving: Servers.Serving(), Volume: volumeOf(of, claim), Stage: &transfer.Stage{
 		URL: from.URL, Compression: of.Status.Staging.Compression, MaxBytes: of.Spec.Staging.Size.Value(),
 	}}
+	if from.Blob != "" {
+		plan.Stage.Blob, plan.Stage.Size = from.Repository+"@"+from.Blob, from.Size
+	}
 	connect(plan, of, from)
 	return plan, valid(plan)
 }

@@ -59,9 +59,14 @@ type Plan struct {
 	Serving Serving `json:"serving"`
 }
 
-// Stage is a file at a URL that is copied into the file disk.img of a volume with a file system, decompressed. The program ends after it.
+// Stage is a file at a URL, or a blob of a registry, that is copied into the file disk.img of a volume with a file system, decompressed. The
+// program ends after it. One of URL and Blob is set.
 type Stage struct {
-	URL string `json:"url"`
+	URL string `json:"url,omitempty"`
+	// Blob is REGISTRY/REPOSITORY@DIGEST. The copy is complete only if all bytes of the blob have the digest.
+	Blob string `json:"blob,omitempty"`
+	// Size is that of the blob in bytes.
+	Size int64 `json:"size,omitempty"`
 	// Compression is that of the file, as package sources/compressions has it; empty for none.
 	Compression string `json:"compression,omitempty"`
 	// MaxBytes bounds the copy.
@@ -293,7 +298,24 @@ func (p *Plan) stage(permitted *sources.Sources) (found field.ErrorList) {
 	if s.MaxBytes <= 0 || s.MaxBytes > MaxSize {
 		found = append(found, field.Invalid(at.Child("maxBytes"), s.MaxBytes, fmt.Sprintf("must be from 1 to %d", int64(MaxSize))))
 	}
-	return append(found, place(at.Child("url"), s.URL, permitted)...)
+	return append(found, s.place(at, permitted)...)
+}
+
+// place validates where the file is.
+func (s *Stage) place(at *field.Path, permitted *sources.Sources) (found field.ErrorList) {
+	switch {
+	case (s.URL == "") == (s.Blob == ""):
+		return field.ErrorList{field.Required(at, "name one of url and blob")}
+	case s.URL != "":
+		return place(at.Child("url"), s.URL, permitted)
+	}
+	if _, err := imageOf(s.Blob); err != nil {
+		found = append(found, field.Invalid(at.Child("blob"), texts.Shorten(s.Blob, 200), err.Error()))
+	}
+	if s.Size <= 0 || s.Size > MaxSize {
+		found = append(found, field.Invalid(at.Child("size"), s.Size, fmt.Sprintf("must be from 1 to %d", int64(MaxSize))))
+	}
+	return found
 }
 
 // place validates a URL. The value can have secrets in its query.
@@ -372,9 +394,14 @@ func hasControl(text string) bool {
 }
 
 // Image is where a blob is.
-func (f *File) Image() (addresses.Image, error) {
-	image, err := addresses.ParseImage(f.Blob)
-	if err == nil && (image.Canonical != f.Blob || !strings.HasPrefix(image.Digest, "sha256:")) {
+func (f *File) Image() (addresses.Image, error) { return imageOf(f.Blob) }
+
+// Image is where the blob is.
+func (s *Stage) Image() (addresses.Image, error) { return imageOf(s.Blob) }
+
+func imageOf(blob string) (addresses.Image, error) {
+	image, err := addresses.ParseImage(blob)
+	if err == nil && (image.Canonical != blob || !strings.HasPrefix(image.Digest, "sha256:")) {
 		err = errors.New("must be REGISTRY/REPOSITORY@sha256:DIGEST")
 	}
 	return image, err

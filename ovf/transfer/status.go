@@ -27,7 +27,7 @@ type Status struct {
 
 // StageStatus is how far the copy of a file is.
 type StageStatus struct {
-	// Done and Total are bytes of the file as the web server sends it. Total is 0 if the server does not state it.
+	// Done and Total are bytes of the file as the server sends it. Total is 0 if the server does not state it.
 	Done  int64 `json:"done"`
 	Total int64 `json:"total,omitempty"`
 }
@@ -45,7 +45,7 @@ const (
 	StageWindow
 	// StageNotPermitted means that a redirect leads to a place that may not be connected to.
 	StageNotPermitted
-	// StageUnavailable means that the web server does not send the file. Another attempt can succeed.
+	// StageUnavailable means that the server does not send the file. Another attempt can succeed.
 	StageUnavailable
 	// StageUnwritable means that the file of the volume cannot be written. Another attempt can succeed.
 	StageUnwritable
@@ -53,6 +53,8 @@ const (
 	StageDictionary
 	// StageFilter means that xz has a filter that is not read.
 	StageFilter
+	// StageMismatch means that the registry sends other bytes than those of the digest.
+	StageMismatch
 )
 
 // ExitError is the error of a copy.

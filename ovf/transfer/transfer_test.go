@@ -131,17 +131,25 @@ func TestStage(t *testing.T) {
 			Serving: Serving{CertificateFile: "/a", KeyFile: "/b", TokenFile: "/c"},
 		}
 	}
-	if found := valid().Validate(); len(found) > 0 {
-		t.Fatal(found)
+	ofBlob := valid()
+	ofBlob.Stage.URL, ofBlob.Stage.Blob, ofBlob.Stage.Size = "", "quay.io/a/b@sha256:"+strings.Repeat("0", 64), 1
+	for _, p := range []*Plan{valid(), ofBlob} {
+		if found := p.Validate(); len(found) > 0 {
+			t.Fatal(found)
+		}
 	}
 	for want, change := range map[string]func(*Plan){
-		"volume.folder: Required value":                 func(p *Plan) { p.Volume = &Volume{Device: "/dev/a"} },
-		"volume.folder: Required value: name a folder":  func(p *Plan) { p.Volume.File = "a.ova" },
-		"stage.compression: Unsupported value: \"zip\"": func(p *Plan) { p.Stage.Compression = "zip" },
-		"stage.maxBytes: Invalid value: 0":              func(p *Plan) { p.Stage.MaxBytes = 0 },
-		"stage.url: Invalid value":                      func(p *Plan) { p.Stage.URL = "https://169.254.169.254/?key=secret" },
-		"stage.url: Too long":                           func(p *Plan) { p.Stage.URL = "https://example.com/" + strings.Repeat("a", 9000) },
-		"stage: Forbidden: a plan with a copy":          func(p *Plan) { p.Files = []File{{Volume: true, Size: 1}}; p.Disks = []Disk{{}} },
+		"volume.folder: Required value":                   func(p *Plan) { p.Volume = &Volume{Device: "/dev/a"} },
+		"volume.folder: Required value: name a folder":    func(p *Plan) { p.Volume.File = "a.ova" },
+		"stage.compression: Unsupported value: \"zip\"":   func(p *Plan) { p.Stage.Compression = "zip" },
+		"stage.maxBytes: Invalid value: 0":                func(p *Plan) { p.Stage.MaxBytes = 0 },
+		"stage.url: Invalid value":                        func(p *Plan) { p.Stage.URL = "https://169.254.169.254/?key=secret" },
+		"stage.url: Too long":                             func(p *Plan) { p.Stage.URL = "https://example.com/" + strings.Repeat("a", 9000) },
+		"stage: Required value: name one of url and blob": func(p *Plan) { p.Stage.Blob = "quay.io/a/b@sha256:" + strings.Repeat("0", 64) },
+		"stage: Required value: name one of url and":      func(p *Plan) { p.Stage.URL = "" },
+		"stage.blob: Invalid value":                       func(p *Plan) { p.Stage.URL, p.Stage.Blob, p.Stage.Size = "", "quay.io/a/b:latest", 1 },
+		"stage.size: Invalid value: 0":                    func(p *Plan) { p.Stage.URL, p.Stage.Blob = "", "quay.io/a/b@sha256:"+strings.Repeat("0", 64) },
+		"stage: Forbidden: a plan with a copy":            func(p *Plan) { p.Files = []File{{Volume: true, Size: 1}}; p.Disks = []Disk{{}} },
 	} {
 		p := valid()
 		change(p)

@@ -221,7 +221,7 @@ func (i *importing) definition(t *testing.T) {
 		"spec.source.oci.platform in body should match": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
 			s.Source = v1beta1.ImportSource{OCI: &v1beta1.ImportOCI{Reference: "oci://registry.example.com/a:1", Platform: "../arm64"}}
 		},
-		"staging: only a file of source.http is copied into a volume": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
+		"staging: only a file of source.http, and an OVA of source.oci, are copied into a volume": func(s *v1beta1.VirtualMachineTemplateImportSpec) {
 			s.Source = v1beta1.ImportSource{PVC: &v1beta1.ImportPVC{Name: "a"}}
 			s.Staging = &v1beta1.ImportStaging{Size: resource.MustParse("1Gi")}
 		},

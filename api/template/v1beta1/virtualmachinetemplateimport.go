@@ -48,7 +48,7 @@ type VirtualMachineTemplateImport struct {
 // VirtualMachineTemplateImportSpec says what is imported, and how.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.source.oci) || !has(self.checksum) || size(self.checksum) == 0",message="checksum: name the digest of an artifact in source.oci.reference"
-// +kubebuilder:validation:XValidation:rule="!has(self.staging) || has(self.source.http)",message="staging: only a file of source.http is copied into a volume"
+// +kubebuilder:validation:XValidation:rule="!has(self.staging) || has(self.source.http) || has(self.source.oci)",message="staging: only a file of source.http, and an OVA of source.oci, are copied into a volume"
 type VirtualMachineTemplateImportSpec struct {
 	// Where the appliance is.
 	Source ImportSource `json:"source"`
@@ -99,10 +99,10 @@ type VirtualMachineTemplateImportSpec struct {
 	// +optional
 	Storage *ImportStorage `json:"storage,omitempty"`
 
-	// A volume that the OVA of source.http is copied into, if the web server
-	// sends no parts of the file, or if the file is compressed as a whole with
-	// gzip, bzip2, xz or zstd. Without it, such an import fails. Virtward deletes
-	// the volume when the disks are imported.
+	// A volume that the OVA of source.http or of source.oci is copied into, if
+	// the server sends no parts of the file, or if the file is compressed as a
+	// whole with gzip, bzip2, xz or zstd. Without it, such an import fails.
+	// Virtward deletes the volume when the disks are imported.
 	//
 	// +optional
 	Staging *ImportStaging `json:"staging,omitempty"`
@@ -492,6 +492,13 @@ type ImportStaged struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	Compression string `json:"compression,omitempty"`
+
+	// The digest of what the tag of an artifact named when the copy began; empty
+	// for a file of a web server.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=135
+	Digest string `json:"digest,omitempty"`
 
 	// Whether all of the file is copied.
 	//
