@@ -31,6 +31,8 @@ type celPods struct {
 	// tree is the expression, and certain are the positions of names in its has() that are true for each pod.
 	tree    *celast.AST
 	certain []int
+	// ofNamespace reports whether the namespace is read.
+	ofNamespace bool
 	// computed is how many constants were computed of the expression.
 	computed int
 	// everyKey reports whether all labels or annotations are read, and unread whether a field that is not known has no effect.
@@ -221,6 +223,7 @@ func (p *celPods) ident(name string, around *celNames) []path {
 	if paths, found := around.find(name); found {
 		return paths
 	}
+	p.ofNamespace = p.ofNamespace || name == "namespaceObject"
 	if name == "object" {
 		return []path{{}}
 	}
@@ -520,8 +523,11 @@ func (p *celPods) whole(paths []path) {
 	}
 }
 
-// written adds the fields that the expressions read to what an original was.
+// written adds the fields that the expressions read to what an original was. It is nil if they read the namespace, which tests do not have.
 func (p *celPods) written(w *Written) *Written {
+	if p.ofNamespace {
+		return nil
+	}
 	reads := regoReads{written: w, literals: p.literals}
 	for _, of := range p.reads {
 		reads.note(of)

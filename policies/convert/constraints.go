@@ -35,7 +35,11 @@ func (c *converter) constraint(i int, object *unstructured.Unstructured) {
 	}
 	o.constraintMatch(&spec)
 	if len(o.matched) == 0 {
-		c.leave(i, object, NoVirtualMachine, "")
+		message := because(NoVirtualMachine)
+		if spec.ofPods() {
+			message += ofAllPods
+		}
+		c.leave(i, object, NoVirtualMachine, message)
 		return
 	}
 	template := c.files.templateOf(object)

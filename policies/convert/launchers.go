@@ -301,9 +301,23 @@ func (r *clusterRule) launcherFields() []string {
 func (r *clusterRule) unmatched() string {
 	message := because(NoVirtualMachine)
 	if advice := r.launchers(); advice != "" {
-		message += "; it " + advice
+		return message + "; it " + advice
+	}
+	if r.Validate != nil && r.selectsPods() {
+		message += ofAllPods
 	}
 	return message
+}
+
+// ofAllPods is said of what is about pods, and does not select those of virtual machines.
+const ofAllPods = "; it is about pods: to convert it for those of virtual machines, select the label kubevirt.io: virt-launcher in a copy"
+
+// selectsPods reports whether a rule matches only pods.
+func (r *clusterRule) selectsPods() bool {
+	filters, _ := r.Match.filters()
+	return len(filters) > 0 && !slices.ContainsFunc(filters, func(f clusterFilter) bool {
+		return f.Resources == nil || len(f.Resources.Kinds) == 0 || slices.ContainsFunc(f.Resources.Kinds, func(text string) bool { return !isPod(text) })
+	})
 }
 
 // launchers names where the fields that a rule about pods of virtual machines reads come from. It is empty for other rules.

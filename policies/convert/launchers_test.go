@@ -174,7 +174,6 @@ func TestLaunchersLeft(t *testing.T) {
 		return "match: {any: [{" + more + "resources: {kinds: [Pod], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}"
 	}
 	for _, c := range []struct{ name, match, rule, want string }{
-		{"all pods", "match: {any: [{resources: {kinds: [Pod]}}]}", zone, ""},
 		{"other kinds, too", "match: {any: [{resources: {kinds: [Pod, Service], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}", zone, ""},
 		{"a subresource", "match: {any: [{resources: {kinds: [Pod/exec], selector: {matchLabels: {kubevirt.io: virt-launcher}}}}]}", zone, ""},
 		{
@@ -270,7 +269,7 @@ func TestLauncherExpressionsLeft(t *testing.T) {
 		"request.namespace in object.spec.containers[0].resources.requests":                  "it reads all keys of spec.containers[].resources.requests",
 		"object.spec.containers.exists(c, c.image in [] || c.image == 'a')":                  image,
 		"object.spec.containers.exists(c, c.name in [] || c.image in ['a'])":                 image,
-		"object.spec.containers.exists(c, c.livenessProbe in [])":                            "spec.containers[].livenessProbe: the API server sets it when the pod is created",
+		"object.spec.containers.exists(c, c.livenessProbe in [])":                            "spec.containers[].livenessProbe: KubeVirt sets it from the field of this name of the virtual machine",
 		"object.metadata.labels['kubevirt.io/created-by'] == ''":                             "metadata.labels.kubevirt.io/created-by: KubeVirt sets keys below kubevirt.io/ that have the UID of the instance or its node",
 		"object.spec.volumes.size() > 5":                                                     "the length of spec.volumes: the API server can add a volume with the token of the ServiceAccount",
 		"object.spec.?schedulerName.hasValue()":                                              "it reads spec.schedulerName indirectly: write object.spec.schedulerName",
@@ -511,5 +510,27 @@ func TestLauncherNatives(t *testing.T) {
 				t.Errorf("%s: %v", c.name, r)
 			}
 		}
+	}
+}
+
+// TestPodsOfAll says how to convert what is about all pods.
+func TestPodsOfAll(t *testing.T) {
+	const advice = "; it is about pods: to convert it for those of virtual machines, select the label kubevirt.io: virt-launcher in a copy"
+	zone := ", validate: {pattern: {spec: {nodeSelector: {zone: a}}}}}"
+	for match, want := range map[string]bool{
+		"match: {any: [{resources: {kinds: [Pod]}}]}":            true,
+		"match: {any: [{resources: {kinds: [Pod, Service]}}]}":   false,
+		"match: {any: [{resources: {kinds: [Deployment]}}]}":     false,
+		"match: {any: [{subjects: [{kind: User, name: ann}]}]}":  false,
+		"match: {resources: {kinds: [v1/Pod], namespaces: [a]}}": true,
+	} {
+		r := convert.Convert(environment(t), []*unstructured.Unstructured{launcherRules(t, "{name: r, "+match+zone)}, effective.AlwaysSet())[0]
+		if strings.Contains(r.Notes[0].Message, advice) != want {
+			t.Errorf("%s: %s", match, r.Notes[0].Message)
+		}
+	}
+	results := convert.Convert(environment(t), podConstraint(t, map[string]any{"app": "a"}, "true", ""), effective.AlwaysSet())
+	if !strings.Contains(results[0].Notes[0].Message, advice) {
+		t.Errorf("a constraint: %s", results[0].Notes[0].Message)
 	}
 }

@@ -44,6 +44,7 @@ const (
 	byName        = "it has a random suffix: generateName has the rest"
 	byVolume      = "the API server can add a volume with the token of the ServiceAccount"
 	byKind        = "it is not known before the pod exists"
+	byProbe       = "KubeVirt sets it from the field of this name of the virtual machine"
 )
 
 // podFields are the fields of the pod of a virtual machine, the first that matches a path: those that the variable pod has as the
@@ -68,6 +69,8 @@ func podFields() []podField {
 			{path: list + ".command.**", unknown: byRelease},
 			{path: list + ".env.**", unknown: byUID},
 			{path: list + ".volumeMounts.**", unknown: byUID},
+			{path: list + ".livenessProbe.**", unknown: byProbe},
+			{path: list + ".readinessProbe.**", unknown: byProbe},
 			{path: list + ".**", unknown: byAPIServer},
 		}
 	}

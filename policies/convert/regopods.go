@@ -403,9 +403,7 @@ func (t *regoTranslation) ofPod(ref ast.Ref, field string, below func([]string, 
 // It is false for a constraint about others. The problem says why it cannot be moved.
 func (s *constraintSpec) moveLaunchers() (ok bool, problem string) {
 	m := &s.Match
-	if len(m.Kinds) == 0 || slices.ContainsFunc(m.Kinds, func(k constraintKinds) bool {
-		return !slices.Equal(k.Kinds, []string{"Pod"}) || slices.ContainsFunc(k.APIGroups, func(group string) bool { return group != "" && group != "*" })
-	}) {
+	if !s.ofPods() {
 		return false, ""
 	}
 	rest, ok := withoutLauncher(m.LabelSelector)
@@ -423,4 +421,12 @@ func (s *constraintSpec) moveLaunchers() (ok bool, problem string) {
 	m.Name, m.LabelSelector = "", rest
 	m.Kinds = []constraintKinds{{APIGroups: []string{"kubevirt.io"}, Kinds: []string{"VirtualMachine", "VirtualMachineInstance"}}}
 	return true, ""
+}
+
+// ofPods reports whether a constraint matches only pods.
+func (s *constraintSpec) ofPods() bool {
+	kinds := s.Match.Kinds
+	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k constraintKinds) bool {
+		return !slices.Equal(k.Kinds, []string{"Pod"}) || slices.ContainsFunc(k.APIGroups, func(group string) bool { return group != "" && group != "*" })
+	})
 }

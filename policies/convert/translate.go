@@ -105,6 +105,9 @@ func (r *clusterRule) translate(ignores bool) (made *translation, reason, proble
 		if r.Pods {
 			machine := apikinds.Machines()[0]
 			made.written, made.notes = r.OfPods.written(r.about(&machine)), r.OfPods.notes()
+			if made.written != nil && len(r.CELPreconditions) > 0 {
+				made.written.Skipped = unmet(r.CELPreconditions)
+			}
 		}
 		return made, "", ""
 	}
@@ -147,6 +150,15 @@ func (r *clusterRule) translate(ignores bool) (made *translation, reason, proble
 		made.notes = append(made.notes, at+": "+read.notes[at])
 	}
 	return made, "", ""
+}
+
+// unmet returns the expression that is true where preconditions skip a rule.
+func unmet(preconditions []admissionregistrationv1.MatchCondition) string {
+	all := make([]string, len(preconditions))
+	for i := range preconditions {
+		all[i] = bracketed(preconditions[i].Expression)
+	}
+	return "!(" + strings.Join(all, " && ") + ")"
 }
 
 // rule returns the validations of a rule that is written as patterns.

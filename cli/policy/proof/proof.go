@@ -76,6 +76,9 @@ func evaluationOf(env *cel.Environment, r *convert.Result) (*evaluation, error) 
 	}{{r.Written.Skipped, &e.skipped}, {r.Written.Errors, &e.errors}} {
 		policy := r.Policy.DeepCopy()
 		policy.Spec.Rego, policy.Spec.Params = nil, nil
+		if r.Written.Pods() { // preconditions in CEL are among the conditions of the match
+			policy.Spec.Match.MatchConditions = nil
+		}
 		policy.Spec.Enforcement = policyv1alpha1.PolicyDeny
 		policy.Spec.Validations = []policyv1alpha1.PolicyValidation{{Expression: "!(" + probe.expression + ")", Message: "probe"}}
 		if *probe.set, err = compiled(env, policy); err != nil {
