@@ -169,6 +169,7 @@ func TestDescriptors(t *testing.T) {
 		"oVirt with snapshots and groups":        {oVirt, []string{"</Content>", `<Section xsi:type="ovf:SnapshotsSection_Type"><Snapshot/></Section><Section xsi:type="ovf:AffinityGroupsSection_Type"><AffinityGroup/></Section></Content>`}, Options{}, shale + " SectionDropped SectionDropped"},
 		"oVirt with a required section":          {oVirt, []string{"</Content>", `<Section xsi:type="ovf:OwnSection_Type"><Own/></Section></Content>`}, Options{}, shale + " !UnsupportedRequired"},
 		"oVirt with a kernel and hooks":          {oVirt, []string{"<IsStateless>", "<KernelUrl>iso://k</KernelUrl><UserDefinedProperties>a=b</UserDefinedProperties><TimeZone>W. Europe Standard Time</TimeZone><IsStateless>"}, Options{}, shale + " SettingDropped SettingDropped SettingDropped"},
+		"oVirt with a LUN":                       {oVirt, []string{`ovf:boot="true"/>`, `ovf:boot="true"/><Disk ovf:diskId="22l" ovf:lun_id="36001" ovf:fileRef="22v1"/>`}, Options{}, shale + " DeviceDropped"},
 		"an OVA of oVirt":                        {oVirtOVA, nil, Options{}, cellar},
 		"an OVA of oVirt with Windows 10":        {oVirtOVA, []string{"Windows 2022", "windows_10x64"}, Options{}, strings.Replace(cellar, "windows.2k22", "windows.10", 1)},
 		"an OVA of oVirt without description":    {oVirtOVA, []string{"Windows 2022", ""}, Options{}, strings.Replace(strings.Replace(cellar, "windows.2k22", "legacy", 1), "SectionDropped", "SectionDropped Guessed", 1)},

@@ -179,6 +179,9 @@ func (r reader) disks(e *element) {
 		}
 		if r.Producer == producerOVirt {
 			disk.Interface = strings.ToLower(d.attr("disk-interface"))
+			if d.attr("lun_id") != "" {
+				r.problems.Warn(DeviceDropped, d.path(), "the disk is a LUN of the storage of oVirt: it is not imported")
+			}
 		}
 		if size := d.attr("size"); disk.Capacity == "" && size != "" && r.Producer == producerOVirt {
 			disk.Capacity, disk.Units = size, "byte * 2^30" // oVirt counts in GiB
