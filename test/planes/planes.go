@@ -51,7 +51,6 @@ func Start(t testing.TB, options controlplane.Options) *controlplane.ControlPlan
 func Only(m *testing.M, run func(*testing.M) int) int {
 	flag.Parse()
 	if testing.Short() {
-		fmt.Println("each test of this package starts a control plane")
 		return 0
 	}
 	if run == nil {
