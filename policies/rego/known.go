@@ -1,6 +1,7 @@
 package rego
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -128,8 +129,6 @@ func returnsPlain(name ast.Ref, operands int) bool {
 // inner returns the variables of a body within another one.
 func (k known) inner() known {
 	own := make(known, len(k))
-	for name, t := range k {
-		own[name] = t
-	}
+	maps.Copy(own, k)
 	return own
 }

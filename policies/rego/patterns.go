@@ -59,11 +59,10 @@ func agreeing() map[string]*topdown.Builtin {
 }
 
 // agrees charges for comparing a value with others.
-func (b *budget) agrees(value *ast.Term, often int) bool {
-	if !listed(value) {
-		return b.exceeded == ""
+func (b *budget) agrees(value *ast.Term, often int) {
+	if listed(value) {
+		b.compares(times(often, weight(value)))
 	}
-	return b.compares(times(often, weight(value)))
 }
 
 // enteredPerStep are the members with which the evaluator compares the path of a new one in a step.
