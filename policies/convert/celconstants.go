@@ -131,16 +131,7 @@ func (p *celPods) constantCall(c celast.CallExpr, around *celNames) constantOf {
 		case isEmpty, variable:
 		}
 	case operators.LogicalAnd, operators.LogicalOr:
-		decides, other := isFalse, isTrue
-		if c.FunctionName() == operators.LogicalOr {
-			decides, other = other, decides
-		}
-		switch left, right := of(0), of(1); {
-		case left == decides || right == decides: // also if the other one is an error
-			return decides
-		case left == other && right == other:
-			return other
-		}
+		return junction(c.FunctionName(), of(0), of(1))
 	case operators.Conditional:
 		switch of(0) {
 		case isTrue:
@@ -159,6 +150,21 @@ func (p *celPods) constantCall(c celast.CallExpr, around *celNames) constantOf {
 		}
 	case operators.Equals, operators.NotEquals, operators.Greater:
 		return p.constantComparison(c.FunctionName(), args, around)
+	}
+	return variable
+}
+
+// junction returns the constant of "and" and "or".
+func junction(operator string, left, right constantOf) constantOf {
+	decides, other := isFalse, isTrue
+	if operator == operators.LogicalOr {
+		decides, other = other, decides
+	}
+	switch {
+	case left == decides || right == decides: // also if the other one is an error
+		return decides
+	case left == other && right == other:
+		return other
 	}
 	return variable
 }

@@ -355,15 +355,7 @@ func (p *celPods) call(c celast.CallExpr, around *celNames) []path {
 		p.whole(p.visit(args[1], around))
 		return p.elements(of)
 	case operators.Conditional:
-		switch p.constant(args[0], around) {
-		case isTrue:
-			return p.visit(args[1], around)
-		case isFalse:
-			return p.visit(args[2], around)
-		case isEmpty, variable:
-		}
-		p.whole(p.visit(args[0], around))
-		return append(p.visit(args[1], around), p.visit(args[2], around)...)
+		return p.conditional(args, around)
 	case operators.Add:
 		left, right := p.visit(args[0], around), p.visit(args[1], around)
 		if areLists(left) && areLists(right) {
@@ -380,20 +372,38 @@ func (p *celPods) call(c celast.CallExpr, around *celNames) []path {
 	case "hasValue":
 		p.present(p.visit(args[0], around))
 	case "size":
-		for _, of := range p.visit(args[0], around) {
-			if unknown := countUnknown(of); unknown != "" {
-				p.fails("the length of %s: %s", printedPath(of), unknown)
-			}
-			if !areLists([]path{of}) {
-				p.whole([]path{of})
-			}
-		}
+		p.counted(p.visit(args[0], around))
 	default:
 		for _, arg := range args {
 			p.whole(p.visit(arg, around))
 		}
 	}
 	return nil
+}
+
+// conditional returns what the value of `condition ? one : other` can be.
+func (p *celPods) conditional(args []celast.Expr, around *celNames) []path {
+	switch p.constant(args[0], around) {
+	case isTrue:
+		return p.visit(args[1], around)
+	case isFalse:
+		return p.visit(args[2], around)
+	case isEmpty, variable:
+	}
+	p.whole(p.visit(args[0], around))
+	return append(p.visit(args[1], around), p.visit(args[2], around)...)
+}
+
+// counted checks that the length of a value is known.
+func (p *celPods) counted(all []path) {
+	for _, of := range all {
+		if unknown := countUnknown(of); unknown != "" {
+			p.fails("the length of %s: %s", printedPath(of), unknown)
+		}
+		if !areLists([]path{of}) {
+			p.whole([]path{of})
+		}
+	}
 }
 
 // namespaces are the names before functions.
