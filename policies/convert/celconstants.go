@@ -120,6 +120,9 @@ func constantValue(value any) constantOf {
 // constantCall returns the constant of an operator.
 func (p *celPods) constantCall(c celast.CallExpr, around *celNames) constantOf {
 	args := c.Args()
+	if len(args) < arity[c.FunctionName()] {
+		return variable
+	}
 	of := func(i int) constantOf { return p.constant(args[i], around) }
 	switch c.FunctionName() {
 	case operators.LogicalNot:
@@ -176,6 +179,17 @@ func (p *celPods) apart() *celPods {
 	return &one
 }
 
+// skipped notes whether a part that is not read reads fields that are not known if the parameters are others.
+func (p *celPods) skipped(node celast.Expr, around *celNames) {
+	if p.unread || p.params == nil && p.constants == nil {
+		return
+	}
+	one := p.apart()
+	one.params, one.constants = nil, nil
+	one.whole(one.visit(node, around))
+	p.computed, p.unread = one.computed, one.problem != nil || one.unread
+}
+
 // exists reports whether the value of a node is there for each pod, if not known.
 func (p *celPods) exists(node celast.Expr, around *celNames) bool {
 	one := p.apart()
@@ -202,6 +216,9 @@ func (p *celPods) constantComparison(operator string, args []celast.Expr, around
 	call := args[0].AsCall()
 	list := call.Target()
 	if !call.IsMemberFunction() {
+		if len(call.Args()) == 0 {
+			return variable
+		}
 		list = call.Args()[0]
 	}
 	if p.constant(list, around) != isEmpty {

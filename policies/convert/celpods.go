@@ -180,6 +180,7 @@ func (*celPods) renamed(text string, fields map[string]string, certain []int) (s
 // visit checks a node, and returns the fields of the pod that its value can be.
 func (p *celPods) visit(node celast.Expr, around *celNames) []path {
 	if p.constant(node, around) != variable {
+		p.skipped(node, around)
 		return nil
 	}
 	switch node.Kind() {
@@ -346,6 +347,10 @@ func (p *celPods) call(c celast.CallExpr, around *celNames) []path {
 	if c.IsMemberFunction() && !isNamespace(c.Target(), around) {
 		args = append([]celast.Expr{c.Target()}, args...)
 	}
+	if len(args) < arity[c.FunctionName()] {
+		p.fails("the function %s has too few arguments", texts.Shorten(c.FunctionName(), maxQuoted))
+		return nil
+	}
 	switch c.FunctionName() {
 	case operators.Index, operators.OptSelect, operators.OptIndex:
 		of := p.visit(args[0], around)
@@ -381,12 +386,18 @@ func (p *celPods) call(c celast.CallExpr, around *celNames) []path {
 	return nil
 }
 
+// arity is how many arguments functions have at least, the object of a method included. The parser does not count those of functions
+// that have names.
+var arity = map[string]int{operators.OldIn: 2, "orValue": 2, "or": 2, "value": 1, "dyn": 1, "optional.of": 1, "of": 1, "hasValue": 1, "size": 1}
+
 // conditional returns what the value of `condition ? one : other` can be.
 func (p *celPods) conditional(args []celast.Expr, around *celNames) []path {
 	switch p.constant(args[0], around) {
 	case isTrue:
+		p.skipped(args[2], around)
 		return p.visit(args[1], around)
 	case isFalse:
+		p.skipped(args[1], around)
 		return p.visit(args[2], around)
 	case isEmpty, variable:
 	}

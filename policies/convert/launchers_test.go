@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -478,11 +479,34 @@ func TestLauncherTemplates(t *testing.T) {
 		}
 		results := convert.Convert(environment(t), objects, effective.AlwaysSet())
 		r := &results[len(results)-1]
+		others := "with its parameters, a part that reads fields that are not known has no effect"
 		switch {
 		case c.want == "" && (r.Policy == nil || !r.Complete()):
 			t.Errorf("%s: %v", c.name, r.Notes)
+		case c.want == "" && (c.parameters != nil) != slices.ContainsFunc(r.Notes, func(n convert.Note) bool { return strings.Contains(n.Message, others) }):
+			t.Errorf("%s does not say what depends on the parameters: %v", c.name, r.Notes)
 		case c.want != "" && (r.Policy != nil || !strings.Contains(r.Notes[0].Message, "is not rewritten: "+c.want)):
 			t.Errorf("%s: %v", c.name, r.Notes)
+		}
+	}
+}
+
+// TestLauncherArguments: the parser accepts functions without arguments, and so does the conversion.
+func TestLauncherArguments(t *testing.T) {
+	for _, expression := range []string{
+		"size() == 0", "size() > 0 || object.spec.hostPID", "dyn()", "object.spec.orValue()", "object.spec.or()", "optional.of()", "object.spec.hasValue()",
+		"object.spec.value()", "hasValue()", "orValue(object)", "_in_()", "_in_(object)", "of()", "value()", "or()",
+	} {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte("{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: x}, spec: {matchConstraints: {objectSelector: {matchLabels: {kubevirt.io: virt-launcher}}, resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods]}]}, validations: [{message: x}]}}"), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if err := unstructured.SetNestedSlice(object.Object, []any{map[string]any{"expression": expression, "message": "x"}}, "spec", "validations"); err != nil {
+			t.Fatal(err)
+		}
+		r := convert.Convert(environment(t), []*unstructured.Unstructured{object}, effective.AlwaysSet())[0]
+		if r.Policy != nil && r.Complete() {
+			t.Errorf("%s is converted completely: %v", expression, r.Notes)
 		}
 	}
 }
