@@ -522,7 +522,7 @@ func (i *importing) pushed(t *testing.T) {
 	must(t, i.Client().Create(t.Context(), denied))
 	await.Until(t, func() error {
 		must(t, i.Client().Get(t.Context(), client.ObjectKeyFromObject(denied), denied))
-		if c := meta.FindStatusCondition(denied.Status.Conditions, v1beta1.RequestCompleted); c == nil || c.Reason != "SourceWithoutRanges" || c.Message != "spec.source.oci: the registry does not send ranges of blobs" {
+		if c := meta.FindStatusCondition(denied.Status.Conditions, v1beta1.RequestCompleted); c == nil || c.Reason != "SourceWithoutRanges" || c.Message != "spec.source.oci: the registry does not send ranges of blobs: set spec.staging.size, and Virtward copies it into a volume first" {
 			return fmt.Errorf("without ranges, the import is %+v", denied.Status.Conditions)
 		}
 		return nil
