@@ -13,6 +13,7 @@ import (
 	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources"
 	"github.com/virtward/virtward/sources/compressions"
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/texts"
@@ -57,7 +58,7 @@ func (r *resolved) stage(ctx context.Context, of *v1beta1.VirtualMachineTemplate
 // begin reads the first bytes of an OVA that is a layer, also of a registry without ranges.
 func (r *resolved) begin(ctx context.Context) ([]byte, error) {
 	layer := &r.manifest.OVA.Descriptor
-	head := make([]byte, min(headOfFile, layer.Size))
+	head := make([]byte, min(sources.HeadBytes, layer.Size)) // the header of a file can follow others, such as of the format PAX
 	part := r.Part(ctx, layer, 0, int64(len(head)))
 	defer part.Close()
 	_, err := io.ReadFull(part, head)
