@@ -227,8 +227,15 @@ func (r *resolved) head(ctx context.Context, disk *oci.Disk) error {
 	return nil
 }
 
+// layer is what is read of an OVA that is a layer. It releases the manifest, because the decompression needs the memory.
+func (r *resolved) layer() *oci.Descriptor {
+	of := &r.manifest.OVA.Descriptor
+	r.manifest, r.platforms = nil, nil
+	return &oci.Descriptor{Digest: of.Digest, Size: of.Size}
+}
+
 // verifyArtifact reads all layers, and compares their digests, and those of the files of an OVA.
-func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, digests map[string]string, progress *transfers.Progress) (*Verified, error) {
+func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, digests map[string]string, window uint64, progress *transfers.Progress) (*Verified, error) {
 	r, err := s.resolve(ctx, of, nil) // what is read has the digest of the status, whose signature was verified
 	if err != nil {
 		return nil, err
@@ -239,11 +246,11 @@ func (s *LiveSource) verifyArtifact(ctx context.Context, of *v1beta1.VirtualMach
 	}
 	measured := &measuredReader{progress: progress, total: of.Status.Source.Size}
 	if r.manifest.OVA != nil {
-		layer := &r.manifest.OVA.Descriptor
+		layer := r.layer()
 		part := r.Part(ctx, layer, 0, layer.Size)
 		defer part.Close()
 		measured.Reader, measured.total = oci.Verified(part, layer), layer.Size
-		files, err := s.decompressed(of, measured, digests)
+		files, err := decompressed(of, measured, digests, window)
 		return &Verified{Files: files}, err
 	}
 	for i := range r.manifest.Disks {

@@ -72,8 +72,8 @@ func WorstCase() []memory.Bound {
 			Reason: fmt.Sprintf("%d at the same time, with a buffer of 256 KiB each, and with a window of zstd or a dictionary of xz of at most %d MiB for a compressed file", maxVerifications, transfer.MaxWindow>>20),
 		},
 		{
-			Name: "templateimport/dictionary", Subject: "dictionary of xz", Bytes: transfer.MaxDictionary - ofDecompression + xz.MaxBuffers,
-			Reason: fmt.Sprintf("one file with a dictionary of more than %d MiB is verified at a time. It has at most %d MiB", transfer.MaxWindow>>20, transfer.MaxDictionary>>20),
+			Name: "templateimport/dictionary", Subject: "dictionary of xz", Bytes: web.BufferSize + perConnection + ovf.MaxFiles*perFile + transfer.MaxDictionary + xz.MaxBuffers,
+			Reason: fmt.Sprintf("one more file, with a dictionary of more than %d MiB, is verified at a time. It has at most %d MiB", transfer.MaxWindow>>20, transfer.MaxDictionary>>20),
 		},
 		{
 			Name: "templateimport/signatures", Subject: "rules of signatures", Bytes: parsedRules * signatures.MaxRequirements,

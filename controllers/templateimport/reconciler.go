@@ -60,6 +60,9 @@ type Reconciler struct {
 	// readings and verifications have the UIDs of the imports as keys.
 	readings      *transfers.Pool[*Read]
 	verifications *transfers.Pool[*verification]
+	// dictionaries are the verifications of files whose dictionary is larger than a window. Each has an ended one in verifications, so that
+	// together they are not more.
+	dictionaries *transfers.Pool[*verification]
 	// polls ask pods how far their copies are.
 	polls *transfers.Pool[*transfer.StageStatus]
 
@@ -76,6 +79,7 @@ func New(ctx context.Context, options Options) *Reconciler {
 		keys:          keys{of: map[types.UID]key{}},
 		readings:      transfers.New[*Read](ctx, transfers.Limits{Running: maxReadings, Namespace: 1}),
 		verifications: transfers.New[*verification](ctx, transfers.Limits{Running: maxVerifications, Namespace: 2}),
+		dictionaries:  transfers.New[*verification](ctx, transfers.Limits{Running: 1, Namespace: 1}),
 		polls:         transfers.New[*transfer.StageStatus](ctx, transfers.Limits{Running: maxPolls, Namespace: 1}),
 		kept: &kept{Client: options.Client, Owner: Owner, Tell: options.Tell, Status: func(r *v1beta1.VirtualMachineTemplateImport) *v1beta1.VirtualMachineTemplateImportStatus {
 			return &r.Status
@@ -191,8 +195,7 @@ func (r *Reconciler) reads(o *observed, d *decision) (waits bool) {
 
 // verifies starts the comparison of a file, or takes its result.
 func (r *Reconciler) verifies(o *observed, d *decision) {
-	uid := string(o.request.UID)
-	task, known := r.verifications.Get(uid)
+	task, isLarge, known := r.comparisonOf(o.request.UID)
 	switch {
 	case !known:
 		if waits := r.reads(o, d); waits {
@@ -207,8 +210,8 @@ func (r *Reconciler) verifies(o *observed, d *decision) {
 		if o.isStaged() { // the pod of a copy is not believed: the web server is read
 			at = nil
 		}
-		err := r.verifications.Start(uid, o.request.Namespace, func(ctx context.Context, progress *transfers.Progress) (*verification, error) {
-			verified, err := r.Source.Verify(ctx, request, at, digests, progress)
+		err := r.startVerification(o.request, func(ctx context.Context, window uint64, progress *transfers.Progress) (*verification, error) {
+			verified, err := r.Source.Verify(ctx, request, at, digests, window, progress)
 			if err != nil {
 				return nil, err //nolint:wrapcheck // it is an Error for users
 			}
@@ -216,7 +219,7 @@ func (r *Reconciler) verifies(o *observed, d *decision) {
 				return nil, err
 			}
 			return verificationOf(verified, names), nil
-		}, nil)
+		})
 		if err != nil {
 			d.progress.Message = err.Error()
 		}
@@ -225,13 +228,15 @@ func (r *Reconciler) verifies(o *observed, d *decision) {
 	case !task.Ended:
 		if task.Running && task.Total > 0 {
 			d.progress.Message = fmt.Sprintf("%d%% of the file is read and compared with its digests", 100*task.Done/task.Total)
+		} else if !task.Running && isLarge {
+			d.progress.Message = errDictionary.Message
 		}
 		d.after = verifyingInterval
 	case task.Err != nil:
-		r.verifications.Forget(uid)
+		r.forgetVerification(o.request.UID)
 		d.failsBy(task.Err)
 	default:
-		r.verifications.Forget(uid)
+		r.forgetVerification(o.request.UID)
 		d.progress.verified = task.Result
 		d.after = soon
 	}
@@ -357,7 +362,7 @@ func (r *Reconciler) note(key reconcile.Request, uid types.UID) {
 		r.Metrics.gone(was)
 		r.forget(was)
 		r.keys.forget(was)
-		r.verifications.Forget(string(was))
+		r.forgetVerification(was)
 	}
 }
 
@@ -372,7 +377,7 @@ func (r *Reconciler) gone(key reconcile.Request) {
 		r.Metrics.gone(uid)
 		r.forget(uid)
 		r.keys.forget(uid)
-		r.verifications.Forget(string(uid))
+		r.forgetVerification(uid)
 	}
 }
 
@@ -385,7 +390,7 @@ func (r *Reconciler) release(o *observed, d *decision) {
 		return
 	}
 	r.keys.forget(o.request.UID)
-	if !r.forget(o.request.UID) || !r.verifications.Forget(string(o.request.UID)) {
+	if !r.forget(o.request.UID) || !r.forgetVerification(o.request.UID) {
 		d.after = readingInterval // they end soon
 	}
 }

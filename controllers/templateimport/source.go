@@ -12,7 +12,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,8 +38,9 @@ type Source interface {
 	// Copied returns how far the pod at a place is that copies a file.
 	Copied(ctx context.Context, at *Place) (*transfer.StageStatus, error)
 	// Verify reads the whole file. It compares the checksum of the import, and the digests of files of the appliance by their names; an
-	// empty one is any. The place is that of Read.
-	Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) (*Verified, error)
+	// empty one is any. The place is that of Read. The window bounds the memory of the decompression; errDictionary is the error of a file that
+	// needs more, and not more than transfer.Window.
+	Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, window uint64, progress *transfers.Progress) (*Verified, error)
 }
 
 // Verified has the SHA-256 digests that were computed while a whole file was read.
@@ -81,9 +81,6 @@ type LiveSource struct {
 	Permitted *sources.Sources
 	// Signatures say who must have signed artifacts.
 	Signatures *signatures.Requirements
-
-	// dictionary is held by the one comparison whose dictionary is larger than a window.
-	dictionary sync.Mutex
 }
 
 var _ Source = (*LiveSource)(nil)
@@ -204,19 +201,19 @@ func nameOf(url string) string {
 }
 
 // Verify implements Source.
-func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) (*Verified, error) {
+func (s *LiveSource) Verify(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, window uint64, progress *transfers.Progress) (*Verified, error) {
 	var verified *Verified
 	var err error
 	if of.Spec.Source.OCI != nil {
-		verified, err = s.verifyArtifact(ctx, of, digests, progress)
+		verified, err = s.verifyArtifact(ctx, of, digests, window, progress)
 	} else {
-		verified, err = s.verifyFile(ctx, of, at, digests, progress)
+		verified, err = s.verifyFile(ctx, of, at, digests, window, progress)
 	}
 	return verified, described(of, at, err)
 }
 
 // verifyFile reads the file of a web server, or that of a claim.
-func (s *LiveSource) verifyFile(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, progress *transfers.Progress) (*Verified, error) {
+func (s *LiveSource) verifyFile(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, digests map[string]string, window uint64, progress *transfers.Progress) (*Verified, error) {
 	opened, url, err := s.open(ctx, of, at)
 	if err != nil {
 		return nil, err
@@ -246,25 +243,21 @@ func (s *LiveSource) verifyFile(ctx context.Context, of *v1beta1.VirtualMachineT
 		}
 	}
 	if strings.HasPrefix(of.Spec.Checksum, sha256Prefix) { // it is compared at the end
-		files, err := s.decompressed(of, measured, digests)
+		files, err := decompressed(of, measured, digests, window)
 		return &Verified{Digest: of.Spec.Checksum, Files: files}, err
 	}
 	sum := sha256.New()
-	files, err := s.decompressed(of, io.TeeReader(measured, sum), digests)
+	files, err := decompressed(of, io.TeeReader(measured, sum), digests, window)
 	return &Verified{Digest: sha256Prefix + hex.EncodeToString(sum.Sum(nil)), Files: files}, err
 }
 
 // decompressed reads an OVA to its end, which is compressed if the import has a copy of a compressed one, and returns the digests of files. An
 // OVA that was copied has exactly the size of the copy: a server can send another one, without an end.
-func (s *LiveSource) decompressed(of *v1beta1.VirtualMachineTemplateImport, file io.Reader, digests map[string]string) (map[string]string, error) {
+func decompressed(of *v1beta1.VirtualMachineTemplateImport, file io.Reader, digests map[string]string, window uint64) (map[string]string, error) {
 	if of.Status.Staging == nil {
 		return whole(file, digests)
 	}
-	size, kind, window := of.Status.Source.Size, of.Status.Staging.Compression, uint64(transfer.MaxWindow)
-	if transfer.Window(kind) > window && s.dictionary.TryLock() {
-		defer s.dictionary.Unlock()
-		window = transfer.Window(kind)
-	}
+	size, kind := of.Status.Source.Size, of.Status.Staging.Compression
 	content, err := compressions.Open(kind, file, size, window)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // described
@@ -275,13 +268,13 @@ func (s *LiveSource) decompressed(of *v1beta1.VirtualMachineTemplateImport, file
 		err = content.Finish()
 	}
 	if errors.Is(err, compressions.ErrDictionary) && window < transfer.Window(kind) {
-		return nil, errLater
+		return nil, errDictionary
 	}
 	return files, err //nolint:wrapcheck // it is an Error for users
 }
 
-// errLater is the error of a file with a large dictionary while another one is compared.
-var errLater = &web.Error{Reason: v1beta1.ReasonSourceUnavailable, Message: "one file of xz with a dictionary of more than " + strconv.Itoa(transfer.MaxWindow>>20) + " MiB is compared at a time: this one follows"}
+// errDictionary is the error of a file whose dictionary is larger than a window. It is compared once it has the place for one.
+var errDictionary = &web.Error{Reason: v1beta1.ReasonSourceUnavailable, Message: "one file of xz with a dictionary of more than " + strconv.Itoa(transfer.MaxWindow>>20) + " MiB is compared at a time: this one waits for its turn"}
 
 // exactReader reads a content that has exactly a number of bytes. Another size is an error.
 type exactReader struct {

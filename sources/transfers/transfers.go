@@ -47,9 +47,10 @@ type Pool[T any] struct {
 
 	mu    sync.Mutex
 	tasks map[string]*task[T]
-	// waiting are keys in the order of their arrival.
+	// waiting are keys in the order of their rounds, and of their arrival. round is that of the last task that started.
 	waiting []string
 	running int
+	round   int
 	// places are the running tasks of namespaces.
 	places map[string]int
 }
@@ -59,14 +60,16 @@ type Limits struct{ Running, Namespace int }
 
 type task[T any] struct {
 	namespace string
-	run       func(ctx context.Context, progress *Progress) (T, error)
-	notify    func()
-	cancel    context.CancelFunc
-	progress  Progress
-	running   bool
-	ended     bool
-	result    T
-	err       error
+	// round orders the tasks that wait: those of a namespace follow each other by one, so that namespaces take turns.
+	round    int
+	run      func(ctx context.Context, progress *Progress) (T, error)
+	notify   func()
+	cancel   context.CancelFunc
+	progress Progress
+	running  bool
+	ended    bool
+	result   T
+	err      error
 }
 
 // New returns a pool whose tasks end with the context.
@@ -84,14 +87,25 @@ func (p *Pool[T]) Start(key, namespace string, run func(ctx context.Context, pro
 	if len(p.tasks) >= MaxTasks {
 		return ErrFull
 	}
-	p.tasks[key] = &task[T]{namespace: namespace, run: run, notify: ended}
-	p.waiting = append(p.waiting, key)
+	t := &task[T]{namespace: namespace, round: p.round + 1, run: run, notify: ended}
+	p.tasks[key] = t
+	at := len(p.waiting)
+	for _, k := range slices.Backward(p.waiting) {
+		if before := p.tasks[k]; before.namespace == namespace {
+			t.round = max(t.round, before.round+1)
+			break
+		}
+	}
+	for at > 0 && p.tasks[p.waiting[at-1]].round > t.round {
+		at--
+	}
+	p.waiting = slices.Insert(p.waiting, at, key)
 	p.next()
 	return nil
 }
 
 // next starts the tasks that have a place. Of those that wait, a task of the namespace with the fewest running ones is the
-// first. The lock is held.
+// first, and of several the one with the lowest round. The lock is held.
 func (p *Pool[T]) next() {
 	for p.running < p.limits.Running {
 		first := p.first()
@@ -101,6 +115,7 @@ func (p *Pool[T]) next() {
 		t := p.tasks[p.waiting[first]]
 		p.waiting = slices.Delete(p.waiting, first, first+1)
 		p.running++
+		p.round = max(p.round, t.round)
 		p.places[t.namespace]++
 		t.running = true
 		var ctx context.Context

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -113,6 +114,41 @@ func TestFairness(t *testing.T) {
 			t.Errorf("it still waits behind the tasks of other namespaces: %+v", c)
 		}
 		time.Sleep(time.Hour)
+	})
+}
+
+// TestTurns: with one place, namespaces take turns, also if one of them adds each task when the one before it ended.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New[int](t.Context(), Limits{Running: 1, Namespace: 1})
+		var order []string
+		var start func(key, namespace string, again bool)
+		start = func(key, namespace string, again bool) {
+			err := p.Start(key, namespace, func(context.Context, *Progress) (int, error) {
+				time.Sleep(time.Minute)
+				order = append(order, key)
+				if again {
+					start(key+"+", namespace, len(key) < 3)
+				}
+				return 0, nil
+			}, nil)
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for i := range 4 {
+			start(fmt.Sprint("a", i), "a", false)
+		}
+		start("c", "c", true)
+		start("b", "b", false)
+		if last, _ := p.Get("a3"); last.Ahead != 4 {
+			t.Errorf("%d tasks are ahead of the last one", last.Ahead)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got, want := strings.Join(order, " "), "a0 a1 c b a2 c+ a3 c++ c+++"; got != want {
+			t.Errorf("got the order %s", got)
+		}
 	})
 }
 
