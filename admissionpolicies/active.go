@@ -69,8 +69,14 @@ func ExportGuards() []Guard {
 	}
 	return []Guard{
 		{Name: TemplateExport, Resource: of("virtualmachinetemplateexports"), Creations: true},
-		{Name: TemplateExportLabels, Resource: schema.GroupResource{Group: "cdi.kubevirt.io", Resource: "datavolumes"}, Conditions: []string{"sets-the-label", "not-by-the-controller"}},
 		{Name: TemplateExportStatus, Resource: of("virtualmachinetemplateexports/status")},
+	}
+}
+
+// ExportCloneGuards are those that VirtualMachineTemplateExports also need while they trust clones.
+func ExportCloneGuards() []Guard {
+	return []Guard{
+		{Name: TemplateExportLabels, Resource: schema.GroupResource{Group: "cdi.kubevirt.io", Resource: "datavolumes"}, Conditions: []string{"sets-the-label", "not-by-the-controller"}},
 	}
 }
 

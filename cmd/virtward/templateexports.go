@@ -123,7 +123,8 @@ func (o *exportsOptions) addTo(mgr manager.Manager, config *rest.Config, log log
 	}
 	err = templateexport.New(templateexport.Options{
 		Client: c.direct, Prober: templateexport.LiveProber{}, Server: o.server.program, Namespace: o.namespace, Limits: o.limits, Outside: o.outside,
-		Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.ExportGuards()}, Metrics: measured, Clock: clock.RealClock{},
+		Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.ExportGuards()}, CloneGuards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.ExportCloneGuards()},
+		Metrics: measured, Clock: clock.RealClock{},
 		Tell: tellOf[*v1beta1.VirtualMachineTemplateExport](c.events, v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplateExport)),
 	}).SetupWithManager(mgr, c.metadata())
 	if err != nil {

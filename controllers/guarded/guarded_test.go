@@ -40,6 +40,7 @@ func installed(t *testing.T) []client.Object {
 func TestMissing(t *testing.T) {
 	for kind, guards := range map[string][]admissionpolicies.Guard{
 		"rollouts": admissionpolicies.RolloutGuards(), "captures": admissionpolicies.CaptureGuards(), "imports": admissionpolicies.ImportGuards(), "catalogs": admissionpolicies.CatalogGuards(), "images": admissionpolicies.VirtualImageGuards(),
+		"exports": admissionpolicies.ExportGuards(), "clones of exports": admissionpolicies.ExportCloneGuards(),
 	} {
 		t.Run(kind, func(t *testing.T) {
 			missing := func(age time.Duration, objects ...client.Object) string {

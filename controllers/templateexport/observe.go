@@ -53,6 +53,11 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 	if o.pod, err = requests.Read(ctx, r.Client, request.Namespace, exports.Servers.PodName(request.UID), &corev1.Pod{}); err != nil {
 		return nil, err
 	}
+	if o.pod == nil && o.unguarded == "" { // a pod has the clones already: an upgrade that adds a guard does not end it
+		if o.unguarded, err = r.CloneGuards.Missing(ctx, request); err != nil {
+			return nil, err
+		}
+	}
 	if isFailed(request) || request.DeletionTimestamp != nil {
 		return o, r.observeVolumes(ctx, o)
 	}

@@ -38,6 +38,8 @@ type Options struct {
 	Limits  Limits
 	// Guards must have been active since an export was created: they check what its author is permitted to read.
 	Guards *guarded.Guards
+	// CloneGuards must have been active since then, too, while there is no pod: they check who labels its clones.
+	CloneGuards *guarded.Guards
 	// Tell creates an event on an export.
 	Tell func(*v1beta1.VirtualMachineTemplateExport, events.Event)
 	// Metrics count exports; nil for none.

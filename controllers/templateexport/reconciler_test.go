@@ -20,13 +20,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/events"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/templateexport"
 	"github.com/virtward/virtward/exportserver"
 	"github.com/virtward/virtward/exportserver/exports"
@@ -65,6 +69,8 @@ type cluster struct {
 	starting bool
 	probes   int
 	told     []string
+	// guards and cloneGuards are nil if every export is trusted.
+	guards, cloneGuards *guarded.Guards
 }
 
 func newCluster(t *testing.T, change ...func(*v1beta1.VirtualMachineTemplateExport)) *cluster {
@@ -110,6 +116,7 @@ func (c *cluster) controller(connection *kills.Connection) *templateexport.Recon
 		Client: connection.Fake(c.server), Prober: c, Server: servers.Program{Image: "example.com/export-server:1"}, Namespace: "virtward-system", Clock: c.clock,
 		Limits: templateexport.Limits{Deadline: time.Hour, TTL: 2 * time.Hour, MaxTTL: 24 * time.Hour},
 		Tell:   func(_ *v1beta1.VirtualMachineTemplateExport, e events.Event) { c.told = append(c.told, e.String()) },
+		Guards: c.guards, CloneGuards: c.cloneGuards,
 	})
 }
 
@@ -324,6 +331,38 @@ func TestPodIsLost(t *testing.T) {
 	if diff := cmp.Diff(whole, c.left(t)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
+}
+
+// TestUnguarded holds that an export which is older than the guard of its clones needs the guard only until it has a pod.
+func TestUnguarded(t *testing.T) {
+	missing := func(all []admissionpolicies.Guard) *guarded.Guards {
+		return &guarded.Guards{Reader: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), All: all}
+	}
+	rejected := func(t *testing.T, c *cluster) {
+		t.Helper()
+		c.drive(t, unbounded(), func() bool { return c.ready(t).Reason == guarded.Reason })
+		c.drive(t, unbounded(), func() bool { return len(c.left(t)) == 0 })
+	}
+	c := newCluster(t)
+	c.cloneGuards = missing(admissionpolicies.ExportCloneGuards())
+	rejected(t, c)
+
+	c = newCluster(t)
+	c.drive(t, unbounded(), c.serving(t))
+	c.cloneGuards = missing(admissionpolicies.ExportCloneGuards())
+	rounds := 0
+	c.drive(t, unbounded(), func() bool { rounds++; return rounds > 3 })
+	if !c.serving(t)() {
+		t.Errorf("the export with a pod is %+v", c.ready(t))
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: exports.Servers.PodName(c.request.UID)}}
+	must(t, c.server.Delete(t.Context(), pod))
+	rejected(t, c)
+
+	c = newCluster(t)
+	c.drive(t, unbounded(), c.serving(t))
+	c.guards = missing(admissionpolicies.ExportGuards())
+	rejected(t, c)
 }
 
 // TestEnds holds why exports fail, and that nothing of them is left.

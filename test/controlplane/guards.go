@@ -17,7 +17,7 @@ func guardsOf(deployment string) []admissionpolicies.Guard {
 	return map[string][]admissionpolicies.Guard{
 		VirtwardTemplates: admissionpolicies.CaptureGuards(), VirtwardRollouts: admissionpolicies.RolloutGuards(), VirtwardImages: admissionpolicies.CatalogGuards(),
 		VirtwardVirtualImages: admissionpolicies.VirtualImageGuards(), VirtwardImports: admissionpolicies.ImportGuards(),
-		VirtwardExports: admissionpolicies.ExportGuards(),
+		VirtwardExports: append(admissionpolicies.ExportGuards(), admissionpolicies.ExportCloneGuards()...),
 	}[deployment]
 }
 
