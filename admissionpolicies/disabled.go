@@ -18,7 +18,7 @@ const Disabled = "virtward.io/disabled"
 func StayActive() []string {
 	return []string{
 		NodeLabels, PolicyExceptions, Rollouts, RolloutStatus, CopyAuthors, ExemptNamespaces, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates, VirtualImages, VirtualImageStatus, VirtualImageCopies,
-		TemplateApprovedOnly, TemplateCapture, TemplateClusterKinds, TemplateExport, TemplateExportLabels, TemplateExportObjects, TemplateExportPods, TemplateExportStatus, TemplateImport, TemplateImportLabels, TemplateImportObjects, TemplateImportPods, TemplateImportStatus, TemplateNamespaces, TemplateProvenance, TemplateRequestLabels, TemplateStatus,
+		TemplateApprovedOnly, TemplateCapture, TemplateClusterKinds, TemplateExport, TemplateExportLabels, TemplateExportObjects, TemplateExportPods, TemplateExportServers, TemplateExportStatus, TemplateImport, TemplateImportLabels, TemplateImportObjects, TemplateImportPods, TemplateImportServers, TemplateImportStatus, TemplateNamespaces, TemplateProvenance, TemplateRequestLabels, TemplateStatus,
 	}
 }
 

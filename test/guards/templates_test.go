@@ -21,8 +21,8 @@ import (
 var templateTables = []string{
 	"template-approved-only", "template-capture", "template-namespaces", "template-provenance", "template-request-labels", "template-status",
 	"golden-image-templates", "template-cluster-kinds", "exempt-namespaces",
-	"template-export", "template-export-labels", "template-export-objects", "template-export-pods", "template-export-status",
-	"template-import", "template-import-labels", "template-import-pods", "template-import-status",
+	"template-export", "template-export-labels", "template-export-objects", "template-export-pods", "template-export-servers", "template-export-status",
+	"template-import", "template-import-labels", "template-import-pods", "template-import-servers", "template-import-status",
 }
 
 // virtAPI is the account of KubeVirt's API server.
@@ -139,6 +139,7 @@ func newTemplateCluster(t *testing.T) *templateCluster {
 	c.grantCaptures(t)
 	c.grantImports(t)
 	c.grantExports(t)
+	c.grantServers(t)
 	return c
 }
 
@@ -229,7 +230,7 @@ func (c *templateCluster) grantImports(t *testing.T) {
 	const some = "create,get,patch"
 	request, status := rule(some, "template.kubevirt.io", "virtualmachinetemplateimports"), rule("patch,update", "template.kubevirt.io", "virtualmachinetemplateimports/status")
 	volumes, made := rule(some, "cdi.kubevirt.io", "datavolumes"), rule(some, "template.kubevirt.io", "virtualmachinetemplates")
-	pods := rule(some, "", "pods,pods/ephemeralcontainers,pods/status")
+	pods := rule(some, "", "pods,pods/ephemeralcontainers,pods/status,pods/binding,bindings,services")
 	all := []rbacv1.PolicyRule{request, volumes, made, pods, status}
 	for user, u := range map[string]struct {
 		name  string
@@ -254,7 +255,7 @@ func (c *templateCluster) grantExports(t *testing.T) {
 	const some = "create,get,patch"
 	request, status := rule(some, "template.kubevirt.io", "virtualmachinetemplateexports"), rule("patch,update", "template.kubevirt.io", "virtualmachinetemplateexports/status")
 	read, volumes, clone := rule("get", "template.kubevirt.io", "virtualmachinetemplates", "mill"), rule(some, "cdi.kubevirt.io", "datavolumes"), rule("create", "cdi.kubevirt.io", "datavolumes/source")
-	pods := rule(some, "", "pods,pods/ephemeralcontainers,pods/status")
+	pods := rule(some, "", "pods,pods/ephemeralcontainers,pods/status,pods/binding,bindings,services")
 	all := []rbacv1.PolicyRule{request, read, volumes, clone, pods, status, rule(some, "networking.k8s.io", "ingresses")}
 	for user, u := range map[string]struct {
 		name   string
@@ -277,6 +278,25 @@ func (c *templateCluster) grantExports(t *testing.T) {
 			c.role(t, "images", user, clone)
 			c.bind(t, "images", user, u.name)
 		}
+	}
+}
+
+// grantServers creates users with every right for the objects that lead clients to the pods of imports and exports.
+func (c *templateCluster) grantServers(t *testing.T) {
+	const all = "get,create,update,patch,delete"
+	c.role(t, "target", "servers", rule(all, "", "services,secrets,configmaps,endpoints"), rule(all, "discovery.k8s.io", "endpointslices"))
+	for user, u := range map[string]struct {
+		name   string
+		groups []string
+	}{
+		"server-user":                {"server-user", nil},
+		"endpoints-controller":       {"system:serviceaccount:kube-system:endpointslice-controller", []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}},
+		"other-endpoints-controller": {"system:serviceaccount:elsewhere:endpointslice-controller", []string{"system:serviceaccounts", "system:serviceaccounts:elsewhere"}},
+		"controller-manager":         {"system:kube-controller-manager", nil},
+		"server-admin":               {"an-admin", []string{"system:masters"}},
+	} {
+		c.users[user] = c.client(t, u.name, u.groups...)
+		c.bind(t, "target", "servers", u.name)
 	}
 }
 
@@ -354,6 +374,8 @@ func (c *templateCluster) send(t *testing.T, each *admissionpolicies.TemplateCas
 	switch each.SubResource {
 	case "":
 		return user.Patch(t.Context(), object, patch, client.DryRunAll)
+	case "binding": // it can only be created
+		return user.SubResource("binding").Create(t.Context(), object, &unstructured.Unstructured{Object: each.New}, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
 	case "finalize": // it has no patch
 		must(t, c.admin.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		labels := object.GetLabels()
