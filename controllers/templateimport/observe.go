@@ -141,6 +141,11 @@ func (o *observed) isComplete() bool {
 	return o.service != nil && requests.IsController(o.service, o.pod.UID)
 }
 
+// isMisled reports whether the Service of the pod leads elsewhere, so that CDI can have read the disks from another server.
+func (o *observed) isMisled() bool {
+	return o.isOwnPod() && o.isComplete() && !imports.Servers.Leads(o.service, o.pod)
+}
+
 // isOwnTemplate reports whether the template exists and is of this import.
 func (o *observed) isOwnTemplate() bool {
 	return o.template != nil && o.template.Labels[v1beta1.LabelImportUID] == string(o.request.UID)

@@ -109,6 +109,9 @@ func (o *observed) last() string { return requests.ProgressOf(o.request.Status.C
 // advance plans the next step of an import that works.
 func (o *observed) advance() decision {
 	s := o.request.Status.Source
+	if o.isMisled() {
+		return failed(v1beta1.ReasonVerificationFailed, "Service "+requests.Named(o.service)+" was changed, so the disks can be those of another server: create the import again")
+	}
 	if d, wrong := o.claimed(); wrong {
 		return d
 	}

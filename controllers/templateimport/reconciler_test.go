@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -354,6 +355,41 @@ func TestDeletion(t *testing.T) {
 	file := ova(t, descriptor, true, false)
 	k := &killed{begin: func(t *testing.T) *cluster { return newCluster(t, file) }, want: whole, least: 14}
 	k.leavesNothing(t)
+}
+
+// TestMisled changes the Service of an import while CDI imports: the finished disk is not believed.
+func TestMisled(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Service){
+		"the selector": func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a": "b"} },
+		"the port":     func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(1) },
+		"the type":     func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
+		"the name":     func(s *corev1.Service) { s.Spec.ExternalName = "example.com" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, all := newCluster(t, ova(t, descriptor, true, false)), unbounded()
+			c.phase = cdiv1beta1.ImportInProgress
+			c.drive(t, all, func() bool { return c.stored(t).Status.Progress == "25%" })
+			services := &corev1.ServiceList{}
+			must(t, c.server.List(t.Context(), services))
+			if len(services.Items) != 1 {
+				t.Fatalf("got %d Services", len(services.Items))
+			}
+			change(&services.Items[0])
+			must(t, c.server.Update(t.Context(), &services.Items[0]))
+			dv := &cdiv1beta1.DataVolume{}
+			must(t, c.server.Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "quay-disk-1"}, dv))
+			dv.Status.Phase = cdiv1beta1.Succeeded
+			must(t, c.server.Status().Update(t.Context(), dv))
+			c.drive(t, all)
+			c.plays(t)
+			if done := c.completed(t); done.Reason != v1beta1.ReasonVerificationFailed || !strings.Contains(done.Message, "was changed") {
+				t.Errorf("got %+v", done)
+			}
+			if left := c.left(t); len(left) > 0 {
+				t.Errorf("left %v", left)
+			}
+		})
+	}
 }
 
 // TestEnds holds why imports fail, and that nothing of them is left.

@@ -7,6 +7,8 @@ package servers
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -210,4 +212,11 @@ func (k *Kind) Service(pod *corev1.Pod, suffix string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: k.OfPod(pod, k.Name(suffix)), Spec: corev1.ServiceSpec{
 		Selector: k.selector(pod), Ports: []corev1.ServicePort{{Name: "https", Port: Port, TargetPort: intstr.FromString("https"), Protocol: corev1.ProtocolTCP}},
 	}}
+}
+
+// Leads reports whether a Service leads to its pod only, as it was created.
+func (k *Kind) Leads(service *corev1.Service, pod *corev1.Pod) bool {
+	got, want := &service.Spec, &k.Service(pod, "").Spec
+	return (got.Type == "" || got.Type == corev1.ServiceTypeClusterIP) && got.ExternalName == "" && maps.Equal(got.Selector, want.Selector) &&
+		slices.EqualFunc(got.Ports, want.Ports, func(a, b corev1.ServicePort) bool { return a.Port == b.Port && a.TargetPort == b.TargetPort })
 }
