@@ -3,6 +3,7 @@ package templateimport
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -86,7 +87,7 @@ func TestDictionaryPlace(t *testing.T) {
 		if diff := cmp.Diff([]string{"small", "a0", "b", "a1", "a2"}, order); diff != "" {
 			t.Errorf("order (-want +got):\n%s", diff)
 		}
-		if task, isLarge, _ := r.comparisonOf(slow.UID); task.Err != error(errSlow) || !isLarge {
+		if task, isLarge, _ := r.comparisonOf(slow.UID); !errors.Is(task.Err, errSlow) || !isLarge {
 			t.Errorf("the slow one has %+v", task)
 		}
 		if !r.forgetVerification(slow.UID) {
