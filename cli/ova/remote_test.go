@@ -169,7 +169,7 @@ func TestCompressedArchive(t *testing.T) {
 		data []byte
 		says string
 	}{
-		"gzip": {gz.Bytes(), ""}, "zstd": {zst.Bytes(), ""}, "xz": {append([]byte("\xfd7zXZ\x00"), make([]byte, 600)...), "compressed with xz: decompress it first"},
+		"gzip": {gz.Bytes(), ""}, "zstd": {zst.Bytes(), ""}, "xz": {append([]byte("\xfd7zXZ\x00"), make([]byte, 600)...), "decompressing the archive into a temporary file: a header is damaged"},
 		"zip": {append([]byte("PK\x03\x04"), make([]byte, 600)...), "compressed with zip: decompress it first"}, "": {gz.Bytes()[:gz.Len()-20], "decompressing the archive"},
 	} {
 		file := filepath.Join(t.TempDir(), "a.ova")
