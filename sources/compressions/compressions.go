@@ -48,7 +48,7 @@ var decoders = map[string]decoder{
 		return bzip2.NewReader(from), func() {}, nil
 	},
 	Xz: func(from io.Reader, window uint64) (io.Reader, func(), error) {
-		return xz.NewReader(from, int64(window)), func() {}, nil //nolint:gosec // a bound of memory
+		return xz.NewReader(from, int64(window)), func() {}, nil
 	},
 	Zstd: func(from io.Reader, window uint64) (io.Reader, func(), error) {
 		z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))

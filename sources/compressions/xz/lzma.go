@@ -272,7 +272,7 @@ func (d *decoder) literal(known int) {
 			symbol = symbol<<1 | d.bit(&probabilities[symbol])
 		}
 	}
-	d.ring[d.at] = byte(symbol)
+	d.ring[d.at] = byte(symbol & 0xff)
 	d.at++
 	switch {
 	case d.state < 4:
@@ -323,10 +323,10 @@ func (d *decoder) lengthOf(l *lengths, position int) int {
 func (d *decoder) distance(length int) uint32 {
 	slot := d.tree(d.p.slots[min(length-minMatch, slotStates-1)][:])
 	if slot < 4 {
-		return uint32(slot)
+		return uint32(slot) //nolint:gosec // it is less than 64
 	}
 	bits := slot>>1 - 1
-	distance := (2 | uint32(slot)&1) << bits
+	distance := (2 | uint32(slot)&1) << bits //nolint:gosec // as above
 	if slot < firstDirect {
 		return distance + d.reverse(d.p.special[:], int(distance)-slot-1, bits)
 	}

@@ -328,14 +328,12 @@ func (b *block) parse(header []byte) (dictionary int64, err error) {
 	if _, err := io.ReadFull(rest, properties[:]); err != nil || properties[0] != 1 || properties[1] > maxCode {
 		return 0, errHeader
 	}
-	for {
-		switch padding, err := rest.ReadByte(); {
-		case err != nil:
-			return dictionaryOf(properties[1]), nil
-		case padding != 0:
+	for _, padding := range header[len(header)-rest.Len():] {
+		if padding != 0 {
 			return 0, errHeader
 		}
 	}
+	return dictionaryOf(properties[1]), nil
 }
 
 // dictionaryOf is the size of a dictionary with a code.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/virtward/virtward/sources/compressions/xz"
 	"github.com/virtward/virtward/sources/compressions/xz/xztest"
+	"github.com/virtward/virtward/test/isolated"
 )
 
 // most is the dictionary that the tests permit: that of the highest preset.
@@ -189,15 +189,16 @@ func header(t *testing.T, change func([]byte)) []byte {
 
 // TestMemory holds that a file allocates one dictionary, whatever the number of its blocks and what they name.
 func TestMemory(t *testing.T) {
+	if !isolated.Run(t) {
+		return
+	}
 	const dictionary = 64 << 10
 	blocks := bytes.Repeat(file(t, "blocks"), 50)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+	before := isolated.Allocated()
 	if _, err := io.Copy(io.Discard, xz.NewReader(bytes.NewReader(blocks), dictionary)); err != nil {
 		t.Fatal(err)
 	}
-	runtime.ReadMemStats(&after)
-	if got := after.TotalAlloc - before.TotalAlloc; got > 4*dictionary+xz.MaxBuffers {
+	if got := isolated.Allocated() - before; got > 4*dictionary+xz.MaxBuffers {
 		t.Errorf("%d bytes", got)
 	}
 }

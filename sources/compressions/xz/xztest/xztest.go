@@ -19,7 +19,7 @@ func Stored(content []byte, code byte) []byte {
 	control := byte(1)
 	for rest := content; len(rest) > 0; control = 2 {
 		n := min(len(rest), chunk)
-		file = binary.BigEndian.AppendUint16(append(file, control), uint16(n-1)) //nolint:gosec // it is less than a chunk
+		file = binary.BigEndian.AppendUint16(append(file, control), uint16(n-1))
 		file = append(file, rest[:n]...)
 		rest = rest[n:]
 	}
