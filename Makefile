@@ -136,7 +136,7 @@ clean: ## Remove all built files
 # tests all need a control plane are not linked, single ones are skipped, and those that need Helm run where bin/ has it.
 .PHONY: unit
 unit: ## Run the tests that need no API server; what has not changed is not tested again
-	@.ci/progress "running the tests without an API server" $(TEST) -short $$(.ci/units)
+	@packages=$$(.ci/units); .ci/progress "running the tests without an API server" $(TEST) -short $$packages
 
 # The suites that start control planes run each time (-count=1), because cached results do not depend on the binaries in bin/. The
 # others are cached as in `unit`: what has not changed is neither linked nor run again. The attacks run last and by themselves: they

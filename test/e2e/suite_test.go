@@ -57,7 +57,7 @@ func leaveToSoak() {
 	}
 }
 
-func TestMain(m *testing.M) { os.Exit(planes.Only(m, nil)) }
+func TestMain(m *testing.M) { os.Exit(planes.Only(m, (*testing.M).Run)) }
 
 func TestE2E(t *testing.T) {
 	log.SetLogger(GinkgoLogr)

@@ -18,7 +18,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// Skip skips a test that needs a control plane, in short runs. A Ginkgo suite calls it before it runs its specs.
+// Skip skips a test that needs a control plane, in short runs.
 func Skip(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -46,15 +46,12 @@ func Start(t testing.TB, options controlplane.Options) *controlplane.ControlPlan
 	return plane
 }
 
-// Only runs the tests of a package in which every test needs a control plane, with what TestMain would run otherwise: Pool.Main,
-// Shared.Main or, for nil, the tests. A short run does nothing. `make unit` does not link the packages that call it.
+// Only runs the tests of a package in which every test needs a control plane, by what TestMain would call otherwise: m.Run, Pool.Main or
+// Shared.Main. A short run does nothing. `make unit` does not link the packages that call it.
 func Only(m *testing.M, run func(*testing.M) int) int {
 	flag.Parse()
 	if testing.Short() {
 		return 0
-	}
-	if run == nil {
-		return m.Run()
 	}
 	return run(m)
 }
