@@ -41,7 +41,8 @@ func devices() []device {
 		{[]int{23}, "USB controller", "", "`DeviceDropped`", drop("USB controller")},
 		{[]int{35}, "sound card", "", "`DeviceDropped`", drop("sound card")},
 		{[]int{2, 24}, "computer system, graphics adapter", "", "", nothing},
-		{[]int{1}, "other device", "a vTPM, of this type or 34, becomes `tpm`", "`DeviceDropped`, except a VMCI device; the state of a vTPM: `TPMStateLost`", (*mapper).other},
+		{[]int{1}, "other device", "a vTPM becomes `tpm`", "`DeviceDropped`, except a VMCI device; the state of a vTPM: `TPMStateLost`", (*mapper).other},
+		{[]int{34}, "vTPM of later releases of vSphere", "`tpm`", "its state: `TPMStateLost`; another device of this type is rejected: `UnsupportedRequired`", (*mapper).laterTPM},
 	}
 }
 
@@ -50,11 +51,8 @@ func (m *mapper) device(i *Item) {
 	switch {
 	case i.Disabled:
 		return
-	case m.Producer == producerOVirt && (i.Type == 20 || i.Type == 0 || i.Type > 23 && i.Type != 31):
+	case m.Producer == ProducerOVirt && (i.Type == 20 || i.Type == 0 || i.Type > 23 && i.Type != 31):
 		m.oVirtDevice(i)
-		return
-	case strings.Contains(strings.ToLower(strings.Join(i.SubTypes, " ")), "vtpm"): // the types 1 and 34
-		m.System.TPM = true
 		return
 	}
 	for _, d := range devices() {
@@ -63,6 +61,11 @@ func (m *mapper) device(i *Item) {
 			return
 		}
 	}
+	m.unsupportedDevice(i)
+}
+
+// unsupportedDevice drops a device without a row if it is optional, and rejects it if not.
+func (m *mapper) unsupportedDevice(i *Item) {
 	kind := "device of type " + strconv.Itoa(i.Type)
 	if i.Type == 0 {
 		kind = "device without a ResourceType"
@@ -96,8 +99,23 @@ func (m *mapper) serialPort(i *Item) {
 	m.drop(i, "serial port "+strconv.Itoa(m.System.SerialPorts))
 }
 
+// isTPM reports whether a device is a vTPM.
+func (i *Item) isTPM() bool {
+	return strings.Contains(strings.ToLower(strings.Join(i.SubTypes, " ")), "vtpm")
+}
+
+func (m *mapper) laterTPM(i *Item) {
+	if !i.isTPM() {
+		m.unsupportedDevice(i)
+		return
+	}
+	m.System.TPM = true
+}
+
 func (m *mapper) other(i *Item) {
 	switch kind := strings.ToLower(strings.Join(i.SubTypes, " ")); {
+	case i.isTPM():
+		m.System.TPM = true
 	case kind == "", strings.Contains(kind, "vmci"): // a channel to the host that only VMware has
 	case strings.Contains(kind, "passthrough"), strings.Contains(kind, "vmware.pci"):
 		m.drop(i, "passthrough device")
@@ -200,18 +218,18 @@ func (m *mapper) nic(i *Item) {
 			}
 		}
 	}
-	if m.Producer == producerOVirt && nic.Model == "" {
+	if m.Producer == ProducerOVirt && nic.Model == "" {
 		nic.Model = oVirtModels[i.subtype()]
 	}
 	guessed := nic.Model == ""
 	switch {
-	case guessed && m.windows:
+	case guessed && m.guest.windows:
 		nic.Model = "e1000e"
-	case guessed && !m.linux:
+	case guessed && !m.guest.linux:
 		nic.Model = "e1000"
 	case guessed:
 		nic.Model = "virtio"
-	case nic.Model == "virtio" && m.windows:
+	case nic.Model == "virtio" && m.guest.windows:
 		nic.Model = "e1000e" // Windows has no driver for virtio
 	}
 	if guessed && nic.Adapter != "" {
@@ -379,7 +397,7 @@ func (m *mapper) bus(controller string) string {
 	if m.System.architecture != "" {
 		return busVirtio
 	}
-	if controller == "ide" || controller == "sata" || !m.linux {
+	if controller == "ide" || controller == "sata" || !m.guest.linux {
 		return busSATA
 	}
 	return busVirtio

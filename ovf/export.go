@@ -16,6 +16,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/validators"
@@ -227,7 +228,7 @@ func (e *Export) describe(vm *kubevirtv1.VirtualMachine, hardware *Hardware) err
 	m.architecture = guest.Architecture
 	m.tpm = guest.Domain.Devices.TPM != nil
 	m.firmware = firmwareOf(&guest.Domain, m.preference)
-	if m.architecture == architectureARM64 && m.firmware == firmwareBIOS {
+	if m.architecture == architectures.ARM64 && m.firmware == firmwareBIOS {
 		m.firmware = firmwareEFI
 	}
 	e.processor(&guest.Domain, vm.Spec.Instancetype != nil, hardware)

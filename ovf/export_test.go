@@ -454,9 +454,8 @@ func TestPreferences(t *testing.T) {
 		if want == "" {
 			want = preference
 		}
-		m := &mapper{Descriptor: &Descriptor{}, Mapping: Mapping{System: &System{}}}
-		if got, _ := m.preference(OS{CIMID: g.cim, VMwareType: g.vmware, Description: g.description}, firmwareBIOS); got != want {
-			t.Errorf("%s: got %s of %+v", preference, got, g)
+		if got := guestOf(OS{CIMID: g.cim, VMwareType: g.vmware, Description: g.description}, "", firmwareBIOS, ""); got.preference != want {
+			t.Errorf("%s: got %s of %+v", preference, got.preference, g)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -20,34 +21,30 @@ func (r reader) hardware(v *VirtualSystem, e *element) {
 			}
 			v.Items = append(v.Items, r.item(c))
 		case "Config", "ExtraConfig":
-			setting(v, strings.ToLower(c.attr("key")), c.attr("value"))
-			droppedSetting(v, c)
+			setting(v, c)
 		case "System":
 			if kind := strings.ToLower(c.value("VirtualSystemType")); v.Architecture == "" && strings.Contains(kind, "ppc64") {
-				v.Architecture = "ppc64le"
+				v.Architecture = architecturePOWER
 			}
 		}
 	}
 	if v.OS.VMwareType != "" && strings.HasPrefix(strings.ToLower(v.OS.VMwareType), "arm") {
-		v.Architecture = "arm64"
+		v.Architecture = architectures.ARM64
 	}
 }
 
-// setting reads a setting of VMware.
-func setting(v *VirtualSystem, key, value string) {
-	isTrue := strings.EqualFold(value, "true")
-	switch key {
-	case "firmware":
-		v.Firmware = strings.ToLower(value)
-	case "cpuid.corespersocket":
-		v.Cores = value
-	case "bootoptions.efisecurebootenabled", "uefi.secureboot.enabled":
-		v.SecureBoot = v.SecureBoot || isTrue
-	case "nvram":
-		v.NVRAM = true
-	case "vtpm.present":
-		v.TPM = v.TPM || isTrue
-	}
+// settings are the settings of VMware that are imported, by their keys in lower case.
+var settings = map[string]func(v *VirtualSystem, value string){
+	"firmware":                         func(v *VirtualSystem, value string) { v.Firmware = strings.ToLower(value) },
+	"cpuid.corespersocket":             func(v *VirtualSystem, value string) { v.Cores = value },
+	"bootoptions.efisecurebootenabled": secureBootSetting,
+	"uefi.secureboot.enabled":          secureBootSetting,
+	"nvram":                            func(v *VirtualSystem, _ string) { v.NVRAM = true },
+	"vtpm.present":                     func(v *VirtualSystem, value string) { v.TPM = v.TPM || strings.EqualFold(value, "true") },
+}
+
+func secureBootSetting(v *VirtualSystem, value string) {
+	v.SecureBoot = v.SecureBoot || strings.EqualFold(value, "true")
 }
 
 // droppedSettings are the settings of VMware that a guest can depend on, and what is used instead. A key can end with a period for all
@@ -66,11 +63,15 @@ var droppedSettings = []struct {
 	{"guestinfo.", PropertyDropped, "the guest does not receive it: KubeVirt has no variables of VMware for guests"},
 }
 
-// droppedSetting warns of a setting of VMware that has no equivalent.
-func droppedSetting(v *VirtualSystem, e *element) {
-	key := e.attr("key")
+// setting reads a setting of VMware, or warns of one that has no equivalent.
+func setting(v *VirtualSystem, e *element) {
+	key, value := e.attr("key"), e.attr("value")
 	lower := strings.ToLower(key)
-	if value := e.attr("value"); value == "" || strings.EqualFold(value, "false") || lower == "uefi.secureboot.enabled" {
+	if read := settings[lower]; read != nil {
+		read(v, value)
+		return
+	}
+	if value == "" || strings.EqualFold(value, "false") {
 		return
 	}
 	for _, s := range droppedSettings {
@@ -101,7 +102,7 @@ func (r reader) item(e *element) Item {
 	if mac := e.value("MACAddress"); mac != "" { // of oVirt
 		i.MAC = mac
 	}
-	if r.Producer == producerOVirt {
+	if r.Producer == ProducerOVirt {
 		i.Kind, i.Disabled = strings.ToLower(e.value("Type")), strings.EqualFold(e.value("UsbPolicy"), "disabled")
 	}
 	i.SubTypes = strings.FieldsFunc(e.value("ResourceSubType"), func(r rune) bool { return unicode.IsSpace(r) || r == ',' })

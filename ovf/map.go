@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -124,8 +125,8 @@ type Mapping struct {
 	// System is nil if there is a choice, or no virtual system.
 	System *System
 
-	// required is the row of the preference.
-	required preferenceRow
+	// guest is what the operating system tells about the virtual machine.
+	guest guest
 	// embedded is the template of a descriptor that Export wrote; nil if the standard elements apply.
 	embedded *Export
 }
@@ -139,8 +140,6 @@ type mapper struct {
 	devices []Item
 	// parents are the devices by their InstanceIDs.
 	parents map[string]*Item
-	// windows and linux tell the kind of the operating system; both are false for others.
-	windows, linux bool
 	// bootItems are the InstanceIDs of disks that the boot order names, and that exist.
 	bootItems map[string]bool
 	// volumes are the devices of the disks, in the order of the descriptor.
@@ -241,7 +240,7 @@ func (m *mapper) system(option string) {
 	if m.System.TPM {
 		m.Warn(TPMStateLost, v.Element, "the virtual machine gets an empty TPM: keys that are sealed in the old one are lost")
 	}
-	if v.NVRAM || m.Producer == producerOVirt && m.file("nvram.dat") != nil {
+	if v.NVRAM || m.Producer == ProducerOVirt && m.file("nvram.dat") != nil {
 		m.Warn(NVRAMDropped, v.Element, "the variables of the firmware are not imported: the boot entries are those of a new machine")
 	}
 	m.Eulas = m.licenses(v)
@@ -285,42 +284,64 @@ func (m *mapper) properties(option string) {
 	}
 }
 
-// firmware is that of the descriptor, or BIOS.
+// firmware is that of the descriptor, as far as the architecture has it, or else that of the architecture.
 func (m *mapper) firmware() {
 	v, s := m.source, m.System
-	s.Firmware = firmwareBIOS
-	if s.architecture == architectureARM64 {
-		s.Firmware = firmwareEFI // it has no BIOS
+	firmware, differs := firmwareFor(v, s.architecture)
+	if s.Firmware = firmware; differs != "" {
+		m.Warn(Guessed, v.Element, differs)
 	}
-	switch {
-	case strings.HasPrefix(v.Firmware, firmwareEFI) && v.SecureBoot:
-		s.Firmware = firmwareSecure
-	case strings.HasPrefix(v.Firmware, firmwareEFI):
-		s.Firmware = firmwareEFI
-	case v.SecureBoot:
-		m.Warn(Guessed, v.Element, "the virtual machine has Secure Boot and the firmware BIOS, which contradict each other: it gets BIOS")
-	case v.Firmware != "" && v.Firmware != firmwareBIOS:
-		m.Warn(Guessed, v.Element, fmt.Sprintf("the firmware %q is not known: the virtual machine gets %s", texts.Shorten(v.Firmware, maxShown), s.Firmware))
-	case v.Firmware == firmwareBIOS && s.Firmware != firmwareBIOS:
-		m.Warn(Guessed, v.Element, "virtual machines of arm64 have no BIOS: it gets EFI")
-	}
-	var guessed bool
-	s.OS.Preference, guessed = m.preference(v.OS, s.Firmware)
-	if guessed {
+	m.guest = guestOf(v.OS, m.Producer, s.Firmware, s.architecture)
+	if s.OS.Preference = m.guest.preference; m.guest.guessed {
 		m.Warn(Guessed, v.Element+"/OperatingSystemSection", "there is no preference for the operating system: the virtual machine gets the preference "+s.OS.Preference)
 	}
 }
 
-// architectureARM64 is the architecture whose virtual machines have no BIOS.
-const architectureARM64 = "arm64"
+// onlyFirmware is the firmware of architectures that have one, none with Secure Boot, and its name in messages. That of s390x is not
+// chosen: as with BIOS, a virtual machine names no bootloader.
+var onlyFirmware = map[string]struct{ firmware, name string }{
+	architectures.ARM64: {firmwareEFI, "EFI"},
+	architectures.S390X: {firmwareBIOS, "the firmware of s390x"},
+}
 
-// architectures are the names of CPU architectures in descriptors.
-var architectures = map[string]string{
-	"": "", "x86_64": "", "amd64": "", "x86": "", "i386": "", "i686": "", "arm64": architectureARM64, "aarch64": architectureARM64, "s390x": "s390x",
+// firmwareNames are the names of firmware in messages.
+var firmwareNames = map[string]string{firmwareBIOS: "BIOS", firmwareEFI: "EFI"}
+
+// firmwareFor returns the firmware of a virtual machine of an architecture, and what differs from the descriptor; empty if nothing does.
+func firmwareFor(v *VirtualSystem, architecture string) (firmware, differs string) {
+	asked := firmwareBIOS
+	if strings.HasPrefix(v.Firmware, firmwareEFI) {
+		asked = firmwareEFI
+	}
+	only, isOnly := onlyFirmware[architecture]
+	firmware = cmp.Or(only.firmware, asked)
+	name := cmp.Or(only.name, firmwareNames[firmware])
+	switch {
+	case v.Firmware != "" && v.Firmware != firmwareBIOS && asked != firmwareEFI:
+		return firmware, fmt.Sprintf("the firmware %q is not known: the virtual machine gets %s", texts.Shorten(v.Firmware, maxShown), name)
+	case isOnly && v.SecureBoot:
+		return firmware, "virtual machines of " + architecture + " have no Secure Boot: it gets " + name
+	case isOnly && v.Firmware != "" && asked != firmware:
+		return firmware, "virtual machines of " + architecture + " have no " + firmwareNames[asked] + ": it gets " + name
+	case !isOnly && v.SecureBoot && asked == firmwareEFI:
+		return firmwareSecure, ""
+	case !isOnly && v.SecureBoot:
+		return firmware, "the virtual machine has Secure Boot and the firmware BIOS, which contradict each other: it gets " + name
+	}
+	return firmware, ""
+}
+
+// architecturePOWER is an architecture of descriptors that KubeVirt does not have.
+const architecturePOWER = "ppc64le"
+
+// architectureNames are the names of CPU architectures in descriptors. Empty stands for amd64.
+var architectureNames = map[string]string{
+	"": "", "x86_64": "", architectures.AMD64: "", "x86": "", "i386": "", "i686": "",
+	architectures.ARM64: architectures.ARM64, "aarch64": architectures.ARM64, architectures.S390X: architectures.S390X,
 }
 
 func (m *mapper) architecture() {
-	name, known := architectures[strings.ToLower(m.source.Architecture)]
+	name, known := architectureNames[strings.ToLower(m.source.Architecture)]
 	if !known {
 		m.Reject(UnsupportedArchitecture, m.source.Element, "KubeVirt runs no virtual machines of the architecture "+texts.Shorten(m.source.Architecture, maxShown), "import it on a platform of this architecture")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/templates/randomness"
 )
@@ -156,6 +157,9 @@ func TestDescriptors(t *testing.T) {
 		"a disk without reference":               {vmware, []string{"<rasd:HostResource>ovf:/disk/vmdisk2</rasd:HostResource>", ""}, Options{}, strings.Replace(strings.Replace(tide, " [blank 5120 scsi/virtio 0]", "", 1), "DeviceDropped", "DeviceDropped DeviceDropped", 1)},
 		"no CPU and no memory":                   {vmware, []string{"<rasd:ResourceType>3</rasd:ResourceType>", "<rasd:ResourceType>2</rasd:ResourceType>", "<rasd:ResourceType>4</rasd:ResourceType>", "<rasd:ResourceType>2</rasd:ResourceType>"}, Options{}, strings.Replace(tide, "2x2 2048Mi", "0Mi", 1)},
 		"arm64":                                  {vmware, []string{"ubuntu64Guest", "arm-ubuntu-64Guest"}, Options{}, strings.NewReplacer("bios", "efi", "tools.iso", "tools.iso scsi").Replace(tide)},
+		"arm64 with BIOS":                        {vmware, []string{"ubuntu64Guest", "arm-ubuntu-64Guest", hardware, `<vmw:Config vmw:key="firmware" vmw:value="bios"/><vmw:Config `}, Options{}, strings.NewReplacer("bios", "efi", "tools.iso", "tools.iso scsi", "DeviceDropped", "Guessed DeviceDropped").Replace(tide)},
+		"arm64 with Secure Boot":                 {vmware, []string{"ubuntu64Guest", "arm-ubuntu-64Guest", hardware, `<vmw:Config vmw:key="firmware" vmw:value="efi"/><vmw:Config vmw:key="bootOptions.efiSecureBootEnabled" vmw:value="true"/><vmw:Config `}, Options{}, strings.NewReplacer("bios", "efi", "tools.iso", "tools.iso scsi", "DeviceDropped", "Guessed DeviceDropped").Replace(tide)},
+		"another device of the type 34":          {vmware, []string{hardware, item("<rasd:InstanceID>11</rasd:InstanceID><rasd:ResourceSubType>x</rasd:ResourceSubType><rasd:ResourceType>34</rasd:ResourceType>")}, Options{}, tide + " !UnsupportedRequired"},
 		"VirtualBox":                             {virtualBox, nil, Options{}, kiln},
 		"VirtualBox with EFI":                    {virtualBox, []string{`Firmware type="BIOS"`, `Firmware type="EFI"`}, Options{}, strings.Replace(kiln, "bios", "efi", 1)},
 		"VirtualBox with a TPM":                  {virtualBox, []string{"<BIOS/>", `<BIOS/><TrustedPlatformModule type="v2_0"/>`}, Options{}, kiln + " TPMStateLost"},
@@ -228,6 +232,37 @@ func TestDescriptors(t *testing.T) {
 				holds(t, m)
 			}
 		})
+	}
+}
+
+// TestFirmware maps the firmware of descriptors on each architecture.
+func TestFirmware(t *testing.T) {
+	for _, c := range []struct {
+		architecture, asked string
+		secure              bool
+		want, differs       string
+	}{
+		{"", "", false, firmwareBIOS, ""},
+		{"", "bios", false, firmwareBIOS, ""},
+		{"", "efi64", false, firmwareEFI, ""},
+		{"", "efi", true, firmwareSecure, ""},
+		{"", "bios", true, firmwareBIOS, "the virtual machine has Secure Boot and the firmware BIOS, which contradict each other: it gets BIOS"},
+		{"", "coreboot", true, firmwareBIOS, `the firmware "coreboot" is not known: the virtual machine gets BIOS`},
+		{architectures.ARM64, "", false, firmwareEFI, ""},
+		{architectures.ARM64, "efi", false, firmwareEFI, ""},
+		{architectures.ARM64, "bios", false, firmwareEFI, "virtual machines of arm64 have no BIOS: it gets EFI"},
+		{architectures.ARM64, "bios", true, firmwareEFI, "virtual machines of arm64 have no Secure Boot: it gets EFI"},
+		{architectures.ARM64, "efi", true, firmwareEFI, "virtual machines of arm64 have no Secure Boot: it gets EFI"},
+		{architectures.ARM64, "", true, firmwareEFI, "virtual machines of arm64 have no Secure Boot: it gets EFI"},
+		{architectures.ARM64, "coreboot", false, firmwareEFI, `the firmware "coreboot" is not known: the virtual machine gets EFI`},
+		{architectures.S390X, "bios", false, firmwareBIOS, ""},
+		{architectures.S390X, "efi", false, firmwareBIOS, "virtual machines of s390x have no EFI: it gets the firmware of s390x"},
+		{architectures.S390X, "efi", true, firmwareBIOS, "virtual machines of s390x have no Secure Boot: it gets the firmware of s390x"},
+	} {
+		got, differs := firmwareFor(&VirtualSystem{Firmware: c.asked, SecureBoot: c.secure}, c.architecture)
+		if got != c.want || differs != c.differs {
+			t.Errorf("%q with %q, Secure Boot %v: got %s, %s", c.architecture, c.asked, c.secure, got, differs)
+		}
 	}
 }
 

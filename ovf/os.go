@@ -87,7 +87,11 @@ var described = []struct{ words, kind string }{
 	{`linux|red ?hat|rhel|centos`, "linux"},
 }
 
-// typeOf is the type of an operating system in the words of the table; empty if it is not known. The ids of oVirt are not those of CIM.
+// typeLinux is the type of a Linux that is not known.
+const typeLinux = "linux"
+
+// typeOf is the type of an operating system in the words of the table; empty if it is not known. Of the ids of oVirt, only those of Linux
+// are those of CIM.
 func typeOf(os OS, producer string) string {
 	for _, kind := range []string{os.VMwareType, os.VirtualBoxType} {
 		kind = strings.ToLower(strings.TrimSpace(kind))
@@ -96,11 +100,15 @@ func typeOf(os OS, producer string) string {
 			return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(kind, "guest"), "_64"), "_arm64")
 		}
 		if strings.HasPrefix(kind, "other") && strings.Contains(kind, "linux") {
-			return "linux"
+			return typeLinux
 		}
 	}
-	if kind := cimTypes[os.CIMID]; producer != producerOVirt && kind != "" && kind != "linux" {
-		return kind + versionIn(os)
+	byID := cimTypes[os.CIMID]
+	if producer == ProducerOVirt && byID != typeLinux {
+		byID = ""
+	}
+	if byID != "" && byID != typeLinux {
+		return byID + versionIn(os)
 	}
 	text := strings.ReplaceAll(strings.ToLower(os.Description), "_", " ")
 	for _, d := range described {
@@ -109,10 +117,7 @@ func typeOf(os OS, producer string) string {
 			return string(pattern.ExpandString(nil, d.kind, text, match))
 		}
 	}
-	if producer == producerOVirt && cimTypes[os.CIMID] != "linux" {
-		return ""
-	}
-	return cimTypes[os.CIMID]
+	return byID
 }
 
 // versionIn is the first number of the version of a distribution, or nothing.
@@ -124,45 +129,53 @@ func versionIn(os OS) string {
 	return ""
 }
 
-// preference is the preference for an operating system with a firmware. It notes whether the system is Windows or Linux, and what the
-// preference requires. One of a system that is not known is guessed.
-func (m *mapper) preference(os OS, firmware string) (name string, guessed bool) {
-	kind := typeOf(os, m.Producer)
+// guest is what an operating system tells about its virtual machine.
+type guest struct {
+	// preference is the preference for the system; guessed tells that it is that of another one.
+	preference string
+	guessed    bool
+	// windows and linux tell the kind of the system; both are false for others.
+	windows, linux bool
+	// required is the row of the preference, with what it requires; zero for a system without a row.
+	required preferenceRow
+}
+
+// guestOf is what an operating system tells about its virtual machine with a firmware. An empty architecture stands for amd64.
+func guestOf(os OS, producer, firmware, architecture string) guest {
+	kind := typeOf(os, producer)
 	for _, row := range preferenceRows {
 		pattern := regexp.MustCompile("^(?:" + strings.Join(row.types, "|") + ")$")
 		match := pattern.FindStringSubmatchIndex(kind)
 		if match == nil {
 			continue
 		}
-		m.required = row
 		name := string(pattern.ExpandString(nil, row.preference, kind, match))
-		m.windows = strings.HasPrefix(name, "windows.")
-		m.linux = !m.windows
-		if m.System.architecture != "" && slices.Contains(withArchitecture, name) {
-			name += "." + m.System.architecture
+		windows := strings.HasPrefix(name, "windows.")
+		if architecture != "" && slices.Contains(withArchitecture, name) {
+			name += "." + architecture
 		}
-		return name, row.guessed
+		return guest{preference: name, guessed: row.guessed, windows: windows, linux: !windows, required: row}
 	}
-	m.linux = linuxTypes.MatchString(kind)
 	switch {
-	case !m.linux:
-		return "legacy", true
+	case !linuxTypes.MatchString(kind):
+		return guest{preference: "legacy", guessed: true}
 	case firmware == firmwareBIOS:
-		return "linux", false
+		return guest{preference: "linux", linux: true}
 	}
-	return "linux.efi", false
+	return guest{preference: "linux.efi", linux: true}
 }
 
 // requirements warns of a virtual machine that has less than its preference requires.
 func (b *builder) requirements(cpus int, memoryMiB int64) {
-	s := b.System
+	s, required := b.System, &b.guest.required
 	warn := func(requires, has string) {
-		b.Warn(PreferenceRequirement, s.element, fmt.Sprintf("the preference %s of the common instancetypes requires %s, and the virtual machine has %s: KubeVirt rejects the virtual machine. Raise the value, or choose another preference", s.OS.Preference, requires, has))
+		b.Warn(PreferenceRequirement, s.element, fmt.Sprintf("the preference %s of the common instancetypes requires %s, and the virtual machine has %s: "+
+			"KubeVirt rejects the virtual machine. Raise the value, or choose another preference", s.OS.Preference, requires, has))
 	}
-	if memoryMiB < b.required.memoryMiB {
-		warn(fmt.Sprintf("%d MiB of memory", b.required.memoryMiB), fmt.Sprintf("%d MiB", memoryMiB))
+	if memoryMiB < required.memoryMiB {
+		warn(fmt.Sprintf("%d MiB of memory", required.memoryMiB), fmt.Sprintf("%d MiB", memoryMiB))
 	}
-	if cpus < b.required.cpus {
-		warn(texts.Count(b.required.cpus, "CPU", "CPUs"), strconv.Itoa(cpus))
+	if cpus < required.cpus {
+		warn(texts.Count(required.cpus, "CPU", "CPUs"), strconv.Itoa(cpus))
 	}
 }

@@ -1,11 +1,16 @@
 package ovf
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/virtward/virtward/api/architectures"
+)
 
 // What descriptors of oVirt, RHV and virt-v2v have beside the elements of OVF. Virtual machines of an export domain are a Content with
 // sections; those of an OVA are a VirtualSystem, with the same fields beside the sections.
 
-const producerOVirt = "ovirt"
+// ProducerOVirt is the Producer of descriptors of oVirt, and the prefix of their namespace.
+const ProducerOVirt = "ovirt"
 
 // oVirtField reads a field of a virtual machine that is beside its sections.
 func oVirtField(v *VirtualSystem, e *element) {
@@ -52,9 +57,9 @@ func oVirtFirmware(kind string) (firmware string, secureBoot bool) {
 func oVirtArchitecture(system string) string {
 	switch id := number(system); {
 	case id >= 1001 && id <= 1009:
-		return "ppc64le"
+		return architecturePOWER
 	case id >= 2001 && id <= 2005:
-		return "s390x"
+		return architectures.S390X
 	}
 	return ""
 }

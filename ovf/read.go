@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -55,7 +56,7 @@ func (t *tree) declares(part string) bool {
 // producers are recognized by a part of a namespace, the first one that matches.
 var producers = []struct{ part, name string }{
 	{"ibmpvc", "powervc"},
-	{"ovirt", producerOVirt},
+	{ProducerOVirt, ProducerOVirt},
 	{"virtualbox", "virtualbox"},
 	{"citrix", "xenserver"},
 	{"xensource", "xenserver"},
@@ -64,7 +65,7 @@ var producers = []struct{ part, name string }{
 
 func producer(t *tree) string {
 	if t.root.child("Content") != nil && version(t) != "0.9" && !t.declares("vmware.com") || strings.Count(t.root.attr("version"), ".") == 3 { // oVirt writes its own version
-		return producerOVirt
+		return ProducerOVirt
 	}
 	for _, p := range producers {
 		if t.declares(p.part) {
@@ -177,13 +178,13 @@ func (r reader) disks(e *element) {
 			ID: d.attr("diskId"), FileRef: d.attr("fileRef"), Format: d.attr("format"), Capacity: d.attr("capacity"),
 			Units: d.attr("capacityAllocationUnits"), ParentRef: d.attr("parentRef"), Boot: strings.EqualFold(d.attr("boot"), "true"), Element: d.path(),
 		}
-		if r.Producer == producerOVirt {
+		if r.Producer == ProducerOVirt {
 			disk.Interface = strings.ToLower(d.attr("disk-interface"))
 			if d.attr("lun_id") != "" {
 				r.problems.Warn(DeviceDropped, d.path(), "the disk is a LUN of the storage of oVirt: it is not imported")
 			}
 		}
-		if size := d.attr("size"); disk.Capacity == "" && size != "" && r.Producer == producerOVirt {
+		if size := d.attr("size"); disk.Capacity == "" && size != "" && r.Producer == ProducerOVirt {
 			disk.Capacity, disk.Units = size, "byte * 2^30" // oVirt counts in GiB
 		}
 		r.Disks = append(r.Disks, disk)
@@ -327,7 +328,7 @@ func (r reader) system(e *element, eulas []text) {
 			v.Boot = append(v.Boot, bootDevice{c.attr("instanceId"), c.path()})
 		default:
 			switch field := !strings.HasSuffix(c.name, "Section"); {
-			case field && r.Producer == producerOVirt:
+			case field && r.Producer == ProducerOVirt:
 				oVirtField(&v, c)
 			case field && e.name == "Content":
 			default:
@@ -381,7 +382,7 @@ func machine(v *VirtualSystem, e *element) {
 			v.SecureBoot = strings.EqualFold(e.attr("enabled"), "true")
 		case "Platform":
 			if strings.EqualFold(e.attr("architecture"), "ARM") {
-				v.Architecture = "arm64"
+				v.Architecture = architectures.ARM64
 			}
 		}
 		for _, c := range e.children {
@@ -402,10 +403,10 @@ func (r reader) os(v *VirtualSystem, e *element) {
 		}
 	}
 	if strings.HasSuffix(strings.ToLower(os.VirtualBoxType), "_arm64") {
-		v.Architecture = "arm64"
+		v.Architecture = architectures.ARM64
 	}
-	if r.Producer == producerOVirt && v.Architecture == "" {
-		v.Architecture = oVirtArchitecture(e.attrOf("ovirt", "id"))
+	if r.Producer == ProducerOVirt && v.Architecture == "" {
+		v.Architecture = oVirtArchitecture(e.attrOf(ProducerOVirt, "id"))
 	}
 	v.OS = os
 }

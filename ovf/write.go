@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/virtward/virtward/api/architectures"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/templates"
 )
@@ -173,7 +174,7 @@ func (e *Export) networkSection(d *document) {
 
 func (e *Export) operatingSystem(d *document) {
 	g := guestTypeOf(e.machine.preference)
-	if e.machine.architecture == "arm64" {
+	if e.machine.architecture == architectures.ARM64 {
 		g.vmware = "arm-" + g.vmware
 	}
 	d.start("OperatingSystemSection", "ovf:id", g.cim, "vmw:osType", g.vmware)

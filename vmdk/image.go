@@ -239,6 +239,9 @@ func checkVHD(head, tail []byte) error {
 	return nil
 }
 
+// AllZero reports whether there is no other byte than 0, as in the parts of images and archives that have no content.
+func AllZero(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
+
 // checkVDI inspects the header of a VDI: the type of the image, and its link to a parent.
 func checkVDI(head []byte) error {
 	if len(head) < 0x1c8 {
@@ -251,10 +254,8 @@ func checkVDI(head []byte) error {
 	default:
 		return invalid("the header has the image type %d", kind)
 	}
-	for _, b := range head[0x1a8:0x1b8] { // the UUID of the parent
-		if b != 0 {
-			return fmt.Errorf("%w: the header has the UUID of a parent", ErrParent)
-		}
+	if parent := head[0x1a8:0x1b8]; !AllZero(parent) {
+		return fmt.Errorf("%w: the header has the UUID of a parent", ErrParent)
 	}
 	return nil
 }

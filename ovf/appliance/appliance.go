@@ -462,7 +462,7 @@ func (in *inspection) mapAgain(results map[string]inspected) error {
 // formatOf is the format that a descriptor states with a URL; empty if it is not known. oVirt calls raw disks sparse VMDKs.
 func (in *inspection) formatOf(url string) string {
 	url = strings.ToLower(url)
-	if in.descriptor.Producer == "ovirt" && strings.HasSuffix(url, "vmdk.html#sparse") {
+	if in.descriptor.Producer == ovf.ProducerOVirt && strings.HasSuffix(url, "vmdk.html#sparse") {
 		return ""
 	}
 	for _, known := range []struct{ part, format string }{{"vmdk", "vmdk"}, {"qcow", "qcow2"}, {"vhd", "vhd"}, {"vdi", "vdi"}, {"ecma-119", "iso"}, {"iso", "iso"}} {

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/virtward/virtward/ovf"
+	"github.com/virtward/virtward/vmdk"
 )
 
 // maxBeginning is how much of a disk says how it boots, in bytes: the boot sector and a GPT with 128 partitions.
@@ -26,7 +27,7 @@ func bootsOf(begin []byte) boots {
 	if len(begin) < maxBeginning || begin[510] != 0x55 || begin[511] != 0xaa {
 		return boots{}
 	}
-	found := boots{bios: !allZero(begin[:440])}
+	found := boots{bios: !vmdk.AllZero(begin[:440])}
 	for at := 446; at < 510; at += 16 {
 		found.efi = found.efi || begin[at+4] == 0xef
 	}
@@ -45,13 +46,13 @@ func bootsOf(begin []byte) boots {
 	return found
 }
 
-func allZero(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
-
-// beginning is the first bytes of a raw disk.
-func beginning(data Data) ([]byte, error) {
+// bootsOfRaw is bootsOf for a raw disk.
+func bootsOfRaw(data Data) (boots, error) {
 	begin := make([]byte, min(maxBeginning, data.Size()))
-	_, err := io.ReadFull(io.NewSectionReader(data, 0, data.Size()), begin)
-	return begin, err
+	if _, err := io.ReadFull(io.NewSectionReader(data, 0, data.Size()), begin); err != nil {
+		return boots{}, err
+	}
+	return bootsOf(begin), nil
 }
 
 // checkFirmware warns of a boot disk that boots only with the other firmware.

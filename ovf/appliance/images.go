@@ -70,11 +70,9 @@ func (i *images) inspect(href string, data Data, compression string, limit int64
 	case "vmdk":
 		found.sum, found.boots, err = i.decode(image.VMDK)
 	case "raw", "iso":
-		var begin []byte
-		if begin, err = beginning(data); err != nil {
+		if found.boots, err = bootsOfRaw(data); err != nil {
 			break
 		}
-		found.boots = bootsOf(begin)
 		if data.Size() <= i.left {
 			i.left -= data.Size()
 			found.sum, err = sum(io.NewSectionReader(data, 0, data.Size()))
@@ -130,6 +128,15 @@ var errEnough = errors.New("enough")
 // decode reads all grains of a disk, and returns the digest of its content, which is empty if it is too large, and how it boots.
 func (i *images) decode(disk *vmdk.Disk) (string, boots, error) {
 	begin := make([]byte, maxBeginning)
+	digest, err := i.digest(disk, begin)
+	if err != nil {
+		return "", boots{}, err
+	}
+	return digest, bootsOf(begin), nil
+}
+
+// digest is the digest of the content of a disk, and copies the beginning of the content. It is empty if the content is too large.
+func (i *images) digest(disk *vmdk.Disk, begin []byte) (string, error) {
 	calculate := disk.Capacity <= i.left
 	if calculate {
 		i.left -= disk.Capacity
@@ -144,7 +151,7 @@ func (i *images) decode(disk *vmdk.Disk) (string, boots, error) {
 		}
 	}
 	err := disk.Walk(func(offset int64, content []byte) error {
-		if offset < maxBeginning {
+		if offset < int64(len(begin)) {
 			copy(begin[offset:], content)
 		}
 		if decoded += int64(len(content)); decoded > maxHashed {
@@ -159,14 +166,14 @@ func (i *images) decode(disk *vmdk.Disk) (string, boots, error) {
 	})
 	switch {
 	case errors.Is(err, errEnough):
-		return "", bootsOf(begin), nil
+		return "", nil
 	case err != nil:
-		return "", boots{}, err
+		return "", err
 	case !calculate:
-		return "", bootsOf(begin), nil
+		return "", nil
 	}
 	fill(disk.Capacity)
-	return hex.EncodeToString(hashed.Sum(nil)), bootsOf(begin), nil
+	return hex.EncodeToString(hashed.Sum(nil)), nil
 }
 
 func sum(r io.Reader) (string, error) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/virtward/virtward/vmdk"
 )
 
 // ErrDamaged is a file that no Archive has written.
@@ -102,7 +104,7 @@ func nextHeader(r io.Reader) (*memberHeader, error) {
 	if _, err := io.ReadFull(r, block); err != nil {
 		return nil, truncated(err)
 	}
-	if allZero(block) {
+	if vmdk.AllZero(block) {
 		if err := zeros(r, blockSize); err != nil {
 			return nil, err
 		}
@@ -127,13 +129,11 @@ func zeros(r io.Reader, n int64) error {
 	if _, err := io.ReadFull(r, padding); err != nil {
 		return truncated(err)
 	}
-	if !allZero(padding) {
+	if !vmdk.AllZero(padding) {
 		return fmt.Errorf("%w: there are bytes between its files", ErrDamaged)
 	}
 	return nil
 }
-
-func allZero(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
 
 // truncated is the error of a read.
 func truncated(err error) error {
