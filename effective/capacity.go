@@ -91,7 +91,7 @@ func (p *Pipeline) renderSubject(in *Input, v *Verdict) *placement.Subject {
 	if in.Quotas != nil {
 		known.Quotas = placement.QuotaResources(in.Quotas)
 	}
-	changes := ofInstance(*in, v.Changes)
+	changes := ofInstance(in, v.Changes)
 	rendered, err := launcher.Render(&launcher.Input{VMI: vmi, Facts: in.Facts, Renderer: renderer, Changes: changes, Cluster: known})
 	if err != nil {
 		return nil
@@ -201,7 +201,7 @@ func (p *Pipeline) targetsOfRunning(in *Input, v *Verdict) migrations.Level {
 
 // started is the instance as its first pod is made for it.
 func started(in *Input, v *Verdict) *v1.VirtualMachineInstance {
-	vmi := unstarted(running(*in, v))
+	vmi := unstarted(running(in, v))
 	vmi.Status.TopologyHints = topologyHints(in, vmi)
 	return launcher.Started(vmi, in.Facts)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // check fills the verdict's findings with those of the rules.
-func (p *Pipeline) check(in Input, verdict *Verdict) error {
+func (p *Pipeline) check(in *Input, verdict *Verdict) error {
 	architecture := verdict.Architecture
 	if architecture == "" {
 		architecture = in.Facts.DefaultArchitecture
@@ -18,16 +18,15 @@ func (p *Pipeline) check(in Input, verdict *Verdict) error {
 		return err
 	}
 	s := subject(in, verdict)
-	s.Capacity = p.capacity(&in, verdict)
+	s.Capacity = p.capacity(in, verdict)
 	switch {
 	case in.OldVMI != nil:
 		verdict.Findings = validator.ValidateHotplug(s)
 	case in.VM != nil:
 		verdict.Findings = append(validator.ValidateVirtualMachineSpec(s), validator.ValidateVirtualMachineInstanceSpec(s)...)
 		if verdict.beforeStart != nil {
-			before := *s
-			before.Spec = verdict.beforeStart
-			verdict.Findings = validator.Rules().CheckBeforeStart(&before, verdict.Findings)
+			s.Spec = verdict.beforeStart
+			verdict.Findings = validator.Rules().CheckBeforeStart(s, verdict.Findings)
 		}
 		verdict.withoutUnresolved(in)
 	default:
@@ -37,7 +36,7 @@ func (p *Pipeline) check(in Input, verdict *Verdict) error {
 }
 
 // subject is what the rules look at.
-func subject(in Input, verdict *Verdict) *validators.Subject {
+func subject(in *Input, verdict *Verdict) *validators.Subject {
 	s := &validators.Subject{
 		Facts: in.Facts, Spec: verdict.Spec, Raw: in.Raw, Conflicts: verdict.Conflicts, Severities: in.Severities,
 		Requester: in.Requester, RequesterExtra: in.RequesterExtra, Running: in.Running, NodeArchitectures: in.NodeArchitectures,

@@ -239,32 +239,32 @@ func NewPipeline(registry *hypervisors.Registry) *Pipeline { return &Pipeline{hy
 // Decide computes how a virtual machine will run, whether it could, and what the admin's policies say of it. The error is about the call, never about the virtual machine: no object, no facts, or a
 // hypervisor that is not registered.
 func (p *Pipeline) Decide(in Input) (*Verdict, error) {
-	verdict, err := p.complete(in, true)
+	verdict, err := p.complete(&in, true)
 	if err != nil {
 		return nil, err
 	}
 	verdict.Container = in.Container
-	if err := p.check(in, verdict); err != nil {
+	if err := p.check(&in, verdict); err != nil {
 		return nil, err
 	}
-	ofContainer := p.evaluatePolicies(verdict, in)
+	ofContainer := p.evaluatePolicies(verdict, &in)
 	if in.TargetNodes != nil && in.VMI != nil {
 		verdict.Targets = p.targetsOfRunning(&in, verdict)
 	}
 	if !in.PostMutation || in.VM != nil { // the changes to a VMI are those that it arrived without
-		verdict.trace(in)
+		verdict.trace(&in)
 	}
-	verdict.findUnset(in)
+	verdict.findUnset(&in)
 	verdict.place(in.Container, ofContainer)
 	validators.Sort(verdict.Findings)
 	return verdict, nil
 }
 
 // Complete computes how a virtual machine will run, and checks nothing. Its error is Decide's.
-func (p *Pipeline) Complete(in Input) (*Verdict, error) { return p.complete(in, false) }
+func (p *Pipeline) Complete(in Input) (*Verdict, error) { return p.complete(&in, false) }
 
 // complete keeps what the checks need, if they follow.
-func (p *Pipeline) complete(in Input, checked bool) (*Verdict, error) {
+func (p *Pipeline) complete(in *Input, checked bool) (*Verdict, error) {
 	switch {
 	case in.Facts == nil:
 		return nil, fmt.Errorf("evaluating a virtual machine: there are no facts")
@@ -281,7 +281,7 @@ func (p *Pipeline) complete(in Input, checked bool) (*Verdict, error) {
 // templateSpec is the path of the spec in a VM.
 const templateSpec = "spec.template.spec"
 
-func (p *Pipeline) virtualMachine(in Input, checked bool) (*Verdict, error) {
+func (p *Pipeline) virtualMachine(in *Input, checked bool) (*Verdict, error) {
 	vm := in.VM.DeepCopy()
 	in.ApplyTo(vm)
 	verdict := &Verdict{VM: vm, Hypervisor: in.Facts.Hypervisor.Name}
@@ -343,7 +343,7 @@ func persistedInVM(changes []provenance.Change) []provenance.Change {
 	return persist
 }
 
-func (p *Pipeline) virtualMachineInstance(in Input) (*Verdict, error) {
+func (p *Pipeline) virtualMachineInstance(in *Input) (*Verdict, error) {
 	vmi := in.VMI.DeepCopy()
 	verdict := &Verdict{VMI: vmi, Hypervisor: in.Facts.Hypervisor.Name, Spec: &vmi.Spec}
 	rec := provenance.NewRecorder("spec")

@@ -34,11 +34,11 @@ const (
 
 // evaluatePolicies adds the findings of the admin's policies. They name fields of the object that was sent. Fields in the
 // template of a container become fields of the VM or the VMI. It returns the findings about the container itself.
-func (p *Pipeline) evaluatePolicies(v *Verdict, in Input) (ofContainer []validators.Finding) {
+func (p *Pipeline) evaluatePolicies(v *Verdict, in *Input) (ofContainer []validators.Finding) {
 	if len(in.Policies.Policies()) == 0 || v.VM != nil && in.VM.Spec.Template == nil {
 		return nil
 	}
-	previews, bytes := p.previews(&in, v)
+	previews, bytes := p.previews(in, v)
 	if in.Evaluating != nil {
 		defer in.Evaluating(bytes)()
 	}
@@ -68,7 +68,7 @@ func (p *Pipeline) evaluatePolicies(v *Verdict, in Input) (ofContainer []validat
 }
 
 // documents are what policies see.
-func documents(in Input, v *Verdict) *cel.Documents {
+func documents(in *Input, v *Verdict) *cel.Documents {
 	vm, atRunTime := completed(running(in, v))
 	atRunTime = withoutGiven(atRunTime, ofInstance(in, v.Changes))
 	d := &cel.Documents{
@@ -106,7 +106,7 @@ func documents(in Input, v *Verdict) *cel.Documents {
 
 // running is the virtual machine that will run: the VMI as it arrived or is complete, or the one that KubeVirt makes
 // of the VM.
-func running(in Input, v *Verdict) *v1.VirtualMachineInstance {
+func running(in *Input, v *Verdict) *v1.VirtualMachineInstance {
 	if in.VMI != nil && in.PostMutation {
 		return in.VMI
 	}
@@ -133,7 +133,7 @@ func (v *Verdict) instance() *v1.VirtualMachineInstance {
 }
 
 // ofInstance are the changes to the VMI, at its own fields. Those to one that arrived are what it came without.
-func ofInstance(in Input, changes []provenance.Change) []provenance.Change {
+func ofInstance(in *Input, changes []provenance.Change) []provenance.Change {
 	if in.VMI != nil {
 		if in.PostMutation {
 			return nil
@@ -158,7 +158,7 @@ func ofTemplate(changes []provenance.Change) []provenance.Change {
 }
 
 // ofRunning adds the values at run time to the changes of an instance. An instance that arrived has none.
-func ofRunning(in Input, changes, atRunTime []provenance.Change) []provenance.Change {
+func ofRunning(in *Input, changes, atRunTime []provenance.Change) []provenance.Change {
 	if in.VMI != nil && in.PostMutation {
 		return nil
 	}

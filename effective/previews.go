@@ -17,7 +17,7 @@ func (p *Pipeline) previews(in *Input, v *Verdict) (previews *cel.Previews, byte
 	if !pod && !libvirt && !targets {
 		return nil, 0
 	}
-	written := running(*in, v)
+	written := running(in, v)
 	if written == nil {
 		return nil, 0
 	}

@@ -14,7 +14,7 @@ import (
 
 // persistSite fills what the site persists in a VM when it is created. What the instancetype and the preference
 // determine is their author's choice, and comes first.
-func persistSite(in Input, vm *v1.VirtualMachine, rec *provenance.Recorder) {
+func persistSite(in *Input, vm *v1.VirtualMachine, rec *provenance.Recorder) {
 	if len(in.Site) == 0 || isStored(in, vm) {
 		return
 	}
@@ -29,7 +29,7 @@ func persistSite(in Input, vm *v1.VirtualMachine, rec *provenance.Recorder) {
 
 // isStored reports whether a VM is beyond the point where something is persisted in it: defaults that it gets later
 // would mean a restart or a migration.
-func isStored(in Input, vm *v1.VirtualMachine) bool {
+func isStored(in *Input, vm *v1.VirtualMachine) bool {
 	return in.OldVM != nil || in.PostMutation || vm.ResourceVersion != ""
 }
 
@@ -37,7 +37,7 @@ func isStored(in Input, vm *v1.VirtualMachine) bool {
 // names. KubeVirt rejects a VM that sets what its instancetype determines, and the VM may name another one
 // tomorrow. But nodeSelector, which a VMI cannot get without its VM, goes into the VM if the instancetype of today
 // has none.
-func determinedInVM(in Input, vm *v1.VirtualMachine, path string) bool {
+func determinedInVM(in *Input, vm *v1.VirtualMachine, path string) bool {
 	if vm.Spec.Instancetype == nil || !instancetypes.InstancetypeDetermines(path) {
 		return undetermined(in, vm, path)
 	}
@@ -46,14 +46,14 @@ func determinedInVM(in Input, vm *v1.VirtualMachine, path string) bool {
 
 // undetermined reports whether a field may be determined by an instancetype or a preference that is named, but was not
 // found.
-func undetermined(in Input, vm *v1.VirtualMachine, path string) bool {
+func undetermined(in *Input, vm *v1.VirtualMachine, path string) bool {
 	return vm.Spec.Instancetype != nil && in.Instancetype == nil && instancetypes.InstancetypeDetermines(path) ||
 		vm.Spec.Preference != nil && in.Preference == nil && instancetypes.PreferenceDetermines(path)
 }
 
 // startWithSite fills what the VMI of a VM gets from the site when it is created. Nothing of a VM that is not stored
 // yet is left for it, but what the VM cannot have itself.
-func startWithSite(in Input, vm *v1.VirtualMachine, spec *v1.VirtualMachineInstanceSpec, rec *provenance.Recorder) {
+func startWithSite(in *Input, vm *v1.VirtualMachine, spec *v1.VirtualMachineInstanceSpec, rec *provenance.Recorder) {
 	mutators.FillSite(in.Site, mutators.SiteFill{
 		Facts: in.Facts, Spec: spec, Labels: vm.Spec.Template.ObjectMeta.Labels,
 		Leave:    func(path string) bool { return mutators.Scheduling(path) || undetermined(in, vm, path) },
@@ -62,7 +62,7 @@ func startWithSite(in Input, vm *v1.VirtualMachine, spec *v1.VirtualMachineInsta
 }
 
 // completeWithSite fills what a VMI gets from the site when it is created.
-func completeWithSite(in Input, vmi *v1.VirtualMachineInstance, rec *provenance.Recorder) {
+func completeWithSite(in *Input, vmi *v1.VirtualMachineInstance, rec *provenance.Recorder) {
 	fill := mutators.SiteFill{Facts: in.Facts, Spec: &vmi.Spec, Labels: k8slabels.Set(vmi.Labels), Recorder: rec}
 	if len(in.Site) > 0 && ofVM(vmi) {
 		fill.Leave = mutators.Scheduling

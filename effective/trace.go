@@ -19,7 +19,7 @@ import (
 // trace names the layer behind each finding's value, and moves a finding whose value comes from the
 // instancetype or the preference to the field through which its author chose that. It removes findings of rules that are only
 // about what the author wrote.
-func (v *Verdict) trace(in Input) {
+func (v *Verdict) trace(in *Input) {
 	if len(v.Findings) == 0 || len(v.Changes) == 0 {
 		return
 	}
@@ -53,7 +53,7 @@ type source struct {
 }
 
 // chosen is the object behind a layer; nil if the layer is none.
-func (v *Verdict) chosen(layer string, in Input) *source {
+func (v *Verdict) chosen(layer string, in *Input) *source {
 	switch {
 	case in.VM == nil || layer == "":
 		return nil
@@ -152,7 +152,7 @@ func holds(object map[string]any, path string) bool {
 }
 
 // findUnset marks the findings that quote the zero value of a field that the author did not write.
-func (v *Verdict) findUnset(in Input) {
+func (v *Verdict) findUnset(in *Input) {
 	if len(v.Findings) == 0 {
 		return
 	}

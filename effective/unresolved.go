@@ -11,7 +11,7 @@ import (
 
 // withoutUnresolved removes findings about fields whose values are unknown: the author left them out, and an instancetype or a
 // preference that was not found may determine them. A warning reports that it is missing.
-func (v *Verdict) withoutUnresolved(in Input) {
+func (v *Verdict) withoutUnresolved(in *Input) {
 	unresolved := v.VM.Spec.Instancetype != nil && in.Instancetype == nil || v.VM.Spec.Preference != nil && in.Preference == nil
 	if !unresolved || len(v.Findings) == 0 {
 		return
@@ -24,7 +24,7 @@ func (v *Verdict) withoutUnresolved(in Input) {
 }
 
 // expanded reports whether the instancetype or the preference that was found determines a field.
-func (v *Verdict) expanded(in Input, path string) bool {
+func (v *Verdict) expanded(in *Input, path string) bool {
 	var layers []string
 	if in.Instancetype != nil {
 		layers = append(layers, in.Instancetype.Layer())

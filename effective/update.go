@@ -32,14 +32,14 @@ func (p *Pipeline) DecideUpdate(in Input, before func() (Input, error)) (*Verdic
 // DecideDeletion evaluates the policies on the deletion of a stored object. It checks nothing else: an object that could
 // not run can be deleted.
 func (p *Pipeline) DecideDeletion(in Input) (*Verdict, error) {
-	verdict, err := p.complete(in, false)
+	verdict, err := p.complete(&in, false)
 	if err != nil {
 		return nil, err
 	}
 	verdict.Container, verdict.Conflicts = in.Container, nil
-	ofContainer := p.evaluatePolicies(verdict, in)
+	ofContainer := p.evaluatePolicies(verdict, &in)
 	if in.VM != nil {
-		verdict.trace(in)
+		verdict.trace(&in)
 	}
 	verdict.place(in.Container, ofContainer)
 	validators.Sort(verdict.Findings)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,20 +28,37 @@ func DecodeStored(object []byte, into any) (err error) {
 			err = fmt.Errorf("decoding the object failed: %.200v", cause)
 		}
 	}()
-	evaluated, limit := decode.Evaluated(object, reflect.TypeOf(into).Elem())
+	parts := parting.Get().(*parts)
+	defer parts.free()
+	evaluated, limit := decode.EvaluatedIn(&parts.evaluated, object, reflect.TypeOf(into).Elem())
 	if limit != nil {
 		return limit
 	}
-	if decodeApart(evaluated, into) {
+	if parts.decode(evaluated, into) {
 		return nil
 	}
 	return sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, into)
 }
 
-// decodeApart decodes a virtual machine or an instance without its spec, and then the spec, whose type has a decoder of its own: as a
+// parts are the bytes of an object that are decoded: without what is not evaluated, and of these what is not the spec. What is decoded
+// has copies of them, so that they are used again for other objects.
+type parts struct{ evaluated, rest []byte }
+
+var parting = sync.Pool{New: func() any { return &parts{} }}
+
+// maxParts bounds the bytes that are kept for other objects. Few objects are larger.
+const maxParts = 32 << 10
+
+func (p *parts) free() {
+	if cap(p.evaluated) <= maxParts && cap(p.rest) <= maxParts {
+		parting.Put(p)
+	}
+}
+
+// decode decodes a virtual machine or an instance without its spec, and then the spec, whose type has a decoder of its own: as a
 // part of the object, it would be read three times. It returns false, and leaves nothing behind, for objects that have an error or two
 // specs.
-func decodeApart(object []byte, into any) bool {
+func (p *parts) decode(object []byte, into any) bool {
 	var path []string
 	switch into.(type) {
 	case *v1.VirtualMachineInstance:
@@ -55,9 +73,9 @@ func decodeApart(object []byte, into any) bool {
 	if place.times != 1 || object[place.from] != '{' {
 		return false
 	}
-	rest := make([]byte, 0, len(object)-(place.to-place.from)+len("null"))
-	rest = append(append(append(rest, object[:place.from]...), "null"...), object[place.to:]...)
-	spec, failed := object[place.from:place.to], sigsjson.UnmarshalCaseSensitivePreserveInts(rest, into) != nil
+	p.rest = slices.Grow(p.rest[:0], len(object)-(place.to-place.from)+len("null"))
+	p.rest = append(append(append(p.rest, object[:place.from]...), "null"...), object[place.to:]...)
+	spec, failed := object[place.from:place.to], sigsjson.UnmarshalCaseSensitivePreserveInts(p.rest, into) != nil
 	switch decoded := into.(type) {
 	case *v1.VirtualMachineInstance:
 		if failed || decoded.Spec.UnmarshalJSON(spec) != nil {

@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -17,11 +18,15 @@ import (
 func sameAsWhole(t *testing.T, object string, empty func() any) (apart bool) {
 	t.Helper()
 	got, want := empty(), empty()
-	if apart = decodeApart([]byte(object), got); !apart {
+	p, read := new(parts), []byte(object)
+	if apart = p.decode(read, got); !apart {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%.200s: something is left behind:\n%s", object, diff)
 		}
 		return false
+	}
+	for _, used := range [][]byte{read, p.rest} { // as by another object
+		copy(used, bytes.Repeat([]byte("x"), len(used)))
 	}
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts([]byte(object), want); err != nil {
 		t.Errorf("%.200s: %v, and no error apart", object, err)

@@ -29,7 +29,7 @@ type Recorder struct {
 
 // NewRecorder returns a recorder whose paths all start with root, such as "spec" or "spec.template.spec".
 func NewRecorder(root string) *Recorder {
-	return &Recorder{root: root, changes: make([]Change, 0, 24)}
+	return &Recorder{root: root}
 }
 
 // SetLayer names the source of the changes that follow.
@@ -48,6 +48,9 @@ func (r *Recorder) At(root string, fill func()) {
 
 // Record notes that the field at path, relative to the root, now has the value.
 func (r *Recorder) Record(path string, value any) {
+	if r.changes == nil { // a complete object gets none
+		r.changes = make([]Change, 0, 24)
+	}
 	r.changes = append(r.changes, Change{Path: fieldpath.Joined(r.root, path), Value: value, Layer: r.layer})
 }
 

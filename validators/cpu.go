@@ -44,14 +44,23 @@ func cpuPath(s *Subject, names ...string) *field.Path {
 	return s.Domain().Child("cpu", names...)
 }
 
-// requestPath and limitPath are the paths of a resource's request and limit.
-func requestPath(s *Subject, name string) *field.Path {
-	return s.Domain().Child("resources", "requests", name)
+// place returns a path. Most checks find no fault and need none, so they make it when they do.
+type place func() *field.Path
+
+// under is the place of a field under a path.
+func under(path *field.Path, name string, more ...string) place {
+	return func() *field.Path { return path.Child(name, more...) }
 }
 
-func limitPath(s *Subject, name string) *field.Path {
-	return s.Domain().Child("resources", "limits", name)
+// inDomain is the place of a field in the domain.
+func inDomain(s *Subject, name string, more ...string) place {
+	return func() *field.Path { return s.Domain().Child(name, more...) }
 }
+
+// requestPlace and limitPlace are the places of a resource's request and limit.
+func requestPlace(s *Subject, name string) place { return inDomain(s, "resources", "requests", name) }
+
+func limitPlace(s *Subject, name string) place { return inDomain(s, "resources", "limits", name) }
 
 var cpuRequestNotNegativeRule = Rule{
 	ID:     "cpu-request-not-negative",
@@ -61,7 +70,7 @@ var cpuRequestNotNegativeRule = Rule{
 }
 
 func cpuRequestNotNegative(s *Subject, found *Errors) {
-	notNegative(requestPath(s, "cpu"), s.Spec.Domain.Resources.Requests.Cpu(), found)
+	notNegative(requestPlace(s, "cpu"), s.Spec.Domain.Resources.Requests.Cpu(), found)
 }
 
 var cpuLimitNotNegativeRule = Rule{
@@ -72,14 +81,14 @@ var cpuLimitNotNegativeRule = Rule{
 }
 
 func cpuLimitNotNegative(s *Subject, found *Errors) {
-	notNegative(limitPath(s, "cpu"), s.Spec.Domain.Resources.Limits.Cpu(), found)
+	notNegative(limitPlace(s, "cpu"), s.Spec.Domain.Resources.Limits.Cpu(), found)
 }
 
-func notNegative(path *field.Path, q *resource.Quantity, found *Errors) {
+func notNegative(at place, q *resource.Quantity, found *Errors) {
 	if q.Sign() >= 0 {
 		return
 	}
-	found.Add(field.Invalid(path, q.String(), negative))
+	found.Add(field.Invalid(at(), q.String(), negative))
 }
 
 var cpuRequestWithinLimitRule = Rule{
@@ -91,15 +100,15 @@ var cpuRequestWithinLimitRule = Rule{
 
 func cpuRequestWithinLimit(s *Subject, found *Errors) {
 	resources := &s.Spec.Domain.Resources
-	withinLimit(requestPath(s, "cpu"), resources.Requests.Cpu(), resources.Limits.Cpu(), found)
+	withinLimit(requestPlace(s, "cpu"), resources.Requests.Cpu(), resources.Limits.Cpu(), found)
 }
 
 // withinLimit compares a request with a limit; zero is no limit.
-func withinLimit(path *field.Path, request, limit *resource.Quantity, found *Errors) {
+func withinLimit(at place, request, limit *resource.Quantity, found *Errors) {
 	if limit.Sign() <= 0 || request.Cmp(*limit) <= 0 {
 		return
 	}
-	found.Add(field.Invalid(path, request.String(), fmt.Sprintf("exceeds the limit of %s", limit)))
+	found.Add(field.Invalid(at(), request.String(), fmt.Sprintf("exceeds the limit of %s", limit)))
 }
 
 var cpuSocketsWithinMaximumRule = Rule{
@@ -158,7 +167,7 @@ func dedicatedMemory(s *Subject, found *Errors) {
 	if limit.Sign() != 0 || requestedMemory(s).Sign() != 0 || memory != nil && memory.Hugepages != nil {
 		return
 	}
-	found.Add(field.Invalid(limitPath(s, "memory"), limit.String(), "dedicated CPUs need a guaranteed pod, which needs an amount of memory"))
+	found.Add(field.Invalid(limitPlace(s, "memory")(), limit.String(), "dedicated CPUs need a guaranteed pod, which needs an amount of memory"))
 }
 
 var dedicatedMemoryGuaranteedRule = Rule{
@@ -173,7 +182,7 @@ func dedicatedMemoryGuaranteed(s *Subject, found *Errors) {
 	if request.Sign() <= 0 || limit.Sign() <= 0 || request.Value() == limit.Value() {
 		return
 	}
-	found.Add(field.Invalid(requestPath(s, "memory"), request.String(), fmt.Sprintf("must equal the limit of %s, because dedicated CPUs need a guaranteed pod", limit)))
+	found.Add(field.Invalid(requestPlace(s, "memory")(), request.String(), fmt.Sprintf("must equal the limit of %s, because dedicated CPUs need a guaranteed pod", limit)))
 }
 
 var dedicatedWholeCPUsRule = Rule{
@@ -185,16 +194,16 @@ var dedicatedWholeCPUsRule = Rule{
 
 func dedicatedWholeCPUs(s *Subject, found *Errors) {
 	resources := &s.Spec.Domain.Resources
-	whole(requestPath(s, "cpu"), resources.Requests.Cpu(), found)
-	whole(limitPath(s, "cpu"), resources.Limits.Cpu(), found)
+	whole(requestPlace(s, "cpu"), resources.Requests.Cpu(), found)
+	whole(limitPlace(s, "cpu"), resources.Limits.Cpu(), found)
 }
 
-func whole(path *field.Path, q *resource.Quantity, found *Errors) {
+func whole(at place, q *resource.Quantity, found *Errors) {
 	rounded := q.DeepCopy()
 	if q.Sign() <= 0 || rounded.RoundUp(0) {
 		return
 	}
-	found.Add(field.Invalid(path, q.String(), "must be a whole number, because the CPUs are dedicated"))
+	found.Add(field.Invalid(at(), q.String(), "must be a whole number, because the CPUs are dedicated"))
 }
 
 var dedicatedCountRule = Rule{

@@ -37,7 +37,7 @@ func eachDataVolumeTemplate(check func(*field.Path, *v1.DataVolumeTemplateSpec) 
 }
 
 func dataVolumeTemplatePath(i int) *field.Path {
-	return specOfVM().Child("dataVolumeTemplates").Index(i)
+	return specOfVM.Child("dataVolumeTemplates").Index(i)
 }
 
 var dataVolumeNameRule = Rule{

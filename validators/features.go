@@ -20,12 +20,12 @@ func featureRules() Table {
 }
 
 // enlightenments are those of the VM, and their path; nil if it has none.
-func enlightenments(s *Subject) (*v1.FeatureHyperv, *field.Path) {
+func enlightenments(s *Subject) (*v1.FeatureHyperv, place) {
 	f := s.Spec.Domain.Features
 	if f == nil {
 		return nil, nil
 	}
-	return f.Hyperv, s.Domain().Child("features", "hyperv")
+	return f.Hyperv, inDomain(s, "features", "hyperv")
 }
 
 func featureEnabled(f *v1.FeatureState) bool { return f != nil && f.Enabled != nil && *f.Enabled }
@@ -46,7 +46,7 @@ func hypervDependencies(s *Subject, found *Errors) {
 
 	for _, d := range mutators.HypervDependencies() {
 		if featureEnabled(d.Feature(hyperv)) && !featureEnabled(*d.Needed(hyperv)) {
-			found.Add(field.Invalid(at.Child(d.Name), "enabled",
+			found.Add(field.Invalid(at().Child(d.Name), "enabled",
 				fmt.Sprintf("%s needs %s, which is not enabled", d.Name, d.Needs)))
 		}
 	}
@@ -120,6 +120,6 @@ func hypervPassthrough(s *Subject, found *Errors) {
 	if hyperv == nil || s.Spec.Domain.Features.HypervPassthrough == nil {
 		return
 	}
-	found.Add(field.Invalid(at, field.OmitValueType{},
+	found.Add(field.Invalid(at(), field.OmitValueType{},
 		"features.hypervPassthrough is also set, and enables all enlightenments of the host"))
 }

@@ -103,7 +103,7 @@ var instancetypePageSizeRule = Rule{
 }
 
 func instancetypePageSize(s *Subject, in *instancetypeSpec, found *Errors) {
-	badPageSize(s.Path.Child("memory", "hugepages", "pageSize"), in.Memory.Hugepages, found)
+	badPageSize(under(s.Path, "memory", "hugepages", "pageSize"), in.Memory.Hugepages, found)
 }
 
 var instancetypeWholePagesRule = Rule{
@@ -114,7 +114,7 @@ var instancetypeWholePagesRule = Rule{
 }
 
 func instancetypeWholePages(s *Subject, in *instancetypeSpec, found *Errors) {
-	notWholePages(s.Path.Child("memory", "guest"), &in.Memory.Guest, in.Memory.Hugepages, found)
+	notWholePages(under(s.Path, "memory", "guest"), &in.Memory.Guest, in.Memory.Hugepages, found)
 }
 
 var instancetypeMaxGuestRule = Rule{
@@ -178,7 +178,7 @@ var instancetypeIOThreadsRule = Rule{
 }
 
 func instancetypeIOThreads(s *Subject, in *instancetypeSpec, found *Errors) {
-	badIOThreadsPolicy(s.Path.Child("ioThreadsPolicy"), in.IOThreadsPolicy, found)
+	badIOThreadsPolicy(under(s.Path, "ioThreadsPolicy"), in.IOThreadsPolicy, found)
 }
 
 var launchSecurityDeprecatedRule = Rule{

@@ -22,12 +22,12 @@ var ioThreadsPolicyRule = Rule{
 }
 
 func ioThreadsPolicy(s *Subject, found *Errors) {
-	badIOThreadsPolicy(s.Domain().Child("ioThreadsPolicy"), s.Spec.Domain.IOThreadsPolicy, found)
+	badIOThreadsPolicy(inDomain(s, "ioThreadsPolicy"), s.Spec.Domain.IOThreadsPolicy, found)
 }
 
-func badIOThreadsPolicy(path *field.Path, policy *v1.IOThreadsPolicy, found *Errors) {
+func badIOThreadsPolicy(at place, policy *v1.IOThreadsPolicy, found *Errors) {
 	if policy != nil && !slices.Contains(ioThreadsPolicies, *policy) {
-		found.Add(unknown(path, *policy, "the policy", ioThreadsPolicies))
+		found.Add(unknown(at(), *policy, "the policy", ioThreadsPolicies))
 	}
 }
 

@@ -36,7 +36,7 @@ func liveUpdateFeatures(s *Subject, found *Errors) {
 	if !features.Exists() {
 		return
 	}
-	path := specOfVM().Child("liveUpdateFeatures")
+	path := specOfVM.Child("liveUpdateFeatures")
 	replaced := false
 	for _, r := range replacements {
 		if features.Get(r.feature).Exists() {

@@ -56,15 +56,15 @@ var memoryRequestLeastRule = Rule{
 }
 
 func memoryRequestLeast(s *Subject, found *Errors) {
-	path, request := requestPath(s, "memory"), s.Spec.Domain.Resources.Requests.Memory()
+	at, request := requestPlace(s, "memory"), s.Spec.Domain.Resources.Requests.Memory()
 	if request.Sign() <= 0 {
-		notNegative(path, request, found)
+		notNegative(at, request, found)
 		return
 	}
 	if request.Cmp(leastMemory) >= 0 {
 		return
 	}
-	found.Add(field.Invalid(path, request.String(), fmt.Sprintf("must be at least %s", &leastMemory)))
+	found.Add(field.Invalid(at(), request.String(), fmt.Sprintf("must be at least %s", &leastMemory)))
 }
 
 var memoryLimitNotNegativeRule = Rule{
@@ -75,7 +75,7 @@ var memoryLimitNotNegativeRule = Rule{
 }
 
 func memoryLimitNotNegative(s *Subject, found *Errors) {
-	notNegative(limitPath(s, "memory"), s.Spec.Domain.Resources.Limits.Memory(), found)
+	notNegative(limitPlace(s, "memory"), s.Spec.Domain.Resources.Limits.Memory(), found)
 }
 
 var memoryRequestWithinLimitRule = Rule{
@@ -87,7 +87,7 @@ var memoryRequestWithinLimitRule = Rule{
 
 func memoryRequestWithinLimit(s *Subject, found *Errors) {
 	resources := &s.Spec.Domain.Resources
-	withinLimit(requestPath(s, "memory"), resources.Requests.Memory(), resources.Limits.Memory(), found)
+	withinLimit(requestPlace(s, "memory"), resources.Requests.Memory(), resources.Limits.Memory(), found)
 }
 
 var memoryGuestWithinLimitRule = Rule{
@@ -144,14 +144,14 @@ var hugepagesSizeRule = Rule{
 }
 
 func hugepagesSize(s *Subject, found *Errors) {
-	badPageSize(s.Domain().Child("memory", "hugepages", "pageSize"), hugepagesOf(s), found)
+	badPageSize(inDomain(s, "memory", "hugepages", "pageSize"), hugepagesOf(s), found)
 }
 
-func badPageSize(path *field.Path, hugepages *v1.Hugepages, found *Errors) {
+func badPageSize(at place, hugepages *v1.Hugepages, found *Errors) {
 	if hugepages == nil || pageSize(hugepages) > 0 {
 		return
 	}
-	found.Add(field.Invalid(path, hugepages.PageSize, "is not an amount of memory above zero"))
+	found.Add(field.Invalid(at(), hugepages.PageSize, "is not an amount of memory above zero"))
 }
 
 var hugepagesMultipleRule = Rule{
@@ -162,10 +162,10 @@ var hugepagesMultipleRule = Rule{
 }
 
 func hugepagesMultiple(s *Subject, found *Errors) {
-	notWholePages(requestPath(s, "memory"), requestedMemory(s), hugepagesOf(s), found)
+	notWholePages(requestPlace(s, "memory"), requestedMemory(s), hugepagesOf(s), found)
 }
 
-func notWholePages(path *field.Path, asked *resource.Quantity, hugepages *v1.Hugepages, found *Errors) {
+func notWholePages(at place, asked *resource.Quantity, hugepages *v1.Hugepages, found *Errors) {
 	size := pageSize(hugepages)
 	if size == 0 || asked.Sign() == 0 {
 		return // no hugepages, or one of them; a bad size was said already
@@ -179,7 +179,7 @@ func notWholePages(path *field.Path, asked *resource.Quantity, hugepages *v1.Hug
 	default:
 		return
 	}
-	found.Add(field.Invalid(path, asked.String(), fmt.Sprintf("the memory %s %s", problem, hugepages.PageSize)))
+	found.Add(field.Invalid(at(), asked.String(), fmt.Sprintf("the memory %s %s", problem, hugepages.PageSize)))
 }
 
 var reservedOverheadGateRule = Rule{

@@ -35,19 +35,18 @@ func memoryNotNegative(s *Subject, found *Errors) {
 	if memory == nil {
 		return
 	}
-	path := s.Domain().Child("memory")
-	amountNotNegative(path.Child("guest"), memory.Guest, found)
-	amountNotNegative(path.Child("maxGuest"), memory.MaxGuest, found)
+	amountNotNegative(inDomain(s, "memory", "guest"), memory.Guest, found)
+	amountNotNegative(inDomain(s, "memory", "maxGuest"), memory.MaxGuest, found)
 	if memory.ReservedOverhead != nil {
-		amountNotNegative(path.Child("reservedOverhead", "addedOverhead"), memory.ReservedOverhead.AddedOverhead, found)
+		amountNotNegative(inDomain(s, "memory", "reservedOverhead", "addedOverhead"), memory.ReservedOverhead.AddedOverhead, found)
 	}
 }
 
-func amountNotNegative(path *field.Path, amount *resource.Quantity, found *Errors) {
+func amountNotNegative(at place, amount *resource.Quantity, found *Errors) {
 	if amount == nil {
 		return
 	}
-	notNegative(path, amount, found)
+	notNegative(at, amount, found)
 }
 
 var resourcesNotNegativeRule = Rule{
@@ -60,20 +59,19 @@ var resourcesNotNegativeRule = Rule{
 
 // resourcesNotNegative leaves CPU and memory to rules of their own, which KubeVirt has too.
 func resourcesNotNegative(s *Subject, found *Errors) {
-	resources := s.Domain().Child("resources")
 	other := func(name corev1.ResourceName) bool {
 		return name != corev1.ResourceCPU && name != corev1.ResourceMemory
 	}
-	listNotNegative(resources.Child("requests"), s.Spec.Domain.Resources.Requests, other, found)
-	listNotNegative(resources.Child("limits"), s.Spec.Domain.Resources.Limits, other, found)
+	listNotNegative(inDomain(s, "resources", "requests"), s.Spec.Domain.Resources.Requests, other, found)
+	listNotNegative(inDomain(s, "resources", "limits"), s.Spec.Domain.Resources.Limits, other, found)
 }
 
-func listNotNegative(path *field.Path, list corev1.ResourceList, of func(corev1.ResourceName) bool, found *Errors) {
+func listNotNegative(at place, list corev1.ResourceList, of func(corev1.ResourceName) bool, found *Errors) {
 	names := slices.Sorted(maps.Keys(list))
 	for i := range found.Each(len(names)) {
 		name := names[i]
 		if amount := list[name]; of(name) {
-			notNegative(path.Key(string(name)), &amount, found)
+			notNegative(func() *field.Path { return at().Key(string(name)) }, &amount, found)
 		}
 	}
 }
@@ -131,13 +129,13 @@ func dataVolumeSizeNotNegative(s *Subject, found *Errors) {
 		spec, path := &templates[i].Spec, dataVolumeTemplatePath(i).Child("spec")
 		if spec.Storage != nil {
 			at := path.Child("storage", "resources")
-			listNotNegative(at.Child("requests"), spec.Storage.Resources.Requests, all, found)
-			listNotNegative(at.Child("limits"), spec.Storage.Resources.Limits, all, found)
+			listNotNegative(under(at, "requests"), spec.Storage.Resources.Requests, all, found)
+			listNotNegative(under(at, "limits"), spec.Storage.Resources.Limits, all, found)
 		}
 		if spec.PVC != nil {
 			at := path.Child("pvc", "resources")
-			listNotNegative(at.Child("requests"), spec.PVC.Resources.Requests, all, found)
-			listNotNegative(at.Child("limits"), spec.PVC.Resources.Limits, all, found)
+			listNotNegative(under(at, "requests"), spec.PVC.Resources.Requests, all, found)
+			listNotNegative(under(at, "limits"), spec.PVC.Resources.Limits, all, found)
 		}
 	}
 }
@@ -151,6 +149,6 @@ var instancetypeMemoryNotNegativeRule = Rule{
 
 func instancetypeMemoryNotNegative(s *Subject, in *instancetypeSpec, found *Errors) {
 	path := s.Path.Child("memory")
-	notNegative(path.Child("guest"), &in.Memory.Guest, found)
-	amountNotNegative(path.Child("maxGuest"), in.Memory.MaxGuest, found)
+	notNegative(under(path, "guest"), &in.Memory.Guest, found)
+	amountNotNegative(under(path, "maxGuest"), in.Memory.MaxGuest, found)
 }

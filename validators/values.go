@@ -84,7 +84,7 @@ func dataVolumeValues(s *Subject, found *Errors) {
 	if len(s.VM.Spec.DataVolumeTemplates) == 0 {
 		return
 	}
-	eachElement(specOfVM().Child("dataVolumeTemplates"), s.VM.Spec.DataVolumeTemplates, func(path *field.Path, template *v1.DataVolumeTemplateSpec, found *Errors) {
+	eachElement(specOfVM.Child("dataVolumeTemplates"), s.VM.Spec.DataVolumeTemplates, func(path *field.Path, template *v1.DataVolumeTemplateSpec, found *Errors) {
 		if claim := template.Spec.PVC; claim != nil {
 			modes(path.Child("spec", "pvc"), claim.AccessModes, claim.VolumeMode, found)
 		}

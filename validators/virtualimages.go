@@ -57,27 +57,27 @@ func virtualImageMemory(s *Subject, found *Errors) {
 			largest = image
 		}
 	}
-	path, memory := guestMemory(s)
+	at, memory := guestMemory(s)
 	if largest == nil || memory == nil {
 		return
 	}
 	least := resource.NewQuantity(largest.MinRAM<<20, resource.BinarySI)
 	if memory.Cmp(*least) < 0 {
-		found.Add(field.Invalid(path, memory.String(), fmt.Sprintf("VirtualImage %s requires at least %s of memory (spec.minRam)", largest.Name, least)))
+		found.Add(field.Invalid(at(), memory.String(), fmt.Sprintf("VirtualImage %s requires at least %s of memory (spec.minRam)", largest.Name, least)))
 	}
 }
 
 // guestMemory is the memory of the guest, as KubeVirt determines it, and its field; nil if the VM has none.
-func guestMemory(s *Subject) (*field.Path, *resource.Quantity) {
+func guestMemory(s *Subject) (place, *resource.Quantity) {
 	domain := &s.Spec.Domain
 	if domain.Memory != nil && domain.Memory.Guest != nil {
-		return s.Domain().Child("memory", "guest"), domain.Memory.Guest
+		return inDomain(s, "memory", "guest"), domain.Memory.Guest
 	}
 	if request := domain.Resources.Requests.Memory(); !request.IsZero() {
-		return requestPath(s, "memory"), request
+		return requestPlace(s, "memory"), request
 	}
 	if limit := domain.Resources.Limits.Memory(); !limit.IsZero() {
-		return limitPath(s, "memory"), limit
+		return limitPlace(s, "memory"), limit
 	}
 	return nil, nil
 }

@@ -30,7 +30,7 @@ func virtualMachineRules() Table {
 }
 
 // specOfVM is the path of the spec of a VM.
-func specOfVM() *field.Path { return field.NewPath("spec") }
+var specOfVM = field.NewPath("spec")
 
 var oneRunStrategyRule = Rule{
 	ID:     "vm-run-strategy-one",
@@ -43,12 +43,12 @@ func oneRunStrategy(s *Subject, found *Errors) {
 	if s.VM == nil {
 		return
 	}
-	path, running, strategy := specOfVM().Child("running"), s.VM.Spec.Running, s.VM.Spec.RunStrategy
+	path, running, strategy := specOfVM.Child("running"), s.VM.Spec.Running, s.VM.Spec.RunStrategy
 	switch {
 	case running != nil && strategy != nil:
 		found.Add(field.Invalid(path, *running, fmt.Sprintf("spec.runStrategy is also set, to %q", *strategy)))
 	case running == nil && strategy == nil:
-		found.Add(field.Invalid(specOfVM().Child("runStrategy"), nil, "a VM must have a run strategy"))
+		found.Add(field.Invalid(specOfVM.Child("runStrategy"), nil, "a VM must have a run strategy"))
 	}
 }
 
@@ -70,7 +70,7 @@ func knownRunStrategy(s *Subject, found *Errors) {
 	if s.VM == nil || s.VM.Spec.RunStrategy == nil {
 		return
 	}
-	path, strategy := specOfVM().Child("runStrategy"), *s.VM.Spec.RunStrategy
+	path, strategy := specOfVM.Child("runStrategy"), *s.VM.Spec.RunStrategy
 	switch {
 	case slices.Contains(runStrategies(), strategy):
 		return
@@ -99,7 +99,7 @@ func runningDeprecated(s *Subject, found *Errors) {
 	if *s.VM.Spec.Running {
 		instead = v1.RunStrategyAlways
 	}
-	found.Add(field.Invalid(specOfVM().Child("running"), *s.VM.Spec.Running, fmt.Sprintf("is deprecated: use spec.runStrategy: %s", instead)))
+	found.Add(field.Invalid(specOfVM.Child("running"), *s.VM.Spec.Running, fmt.Sprintf("is deprecated: use spec.runStrategy: %s", instead)))
 }
 
 var maxGuestReachableRule = Rule{
@@ -138,7 +138,7 @@ func instancetypeRevision(s *Subject, found *Errors) {
 	if s.VM == nil || s.OldVM == nil || s.VM.Spec.Instancetype == nil || s.OldVM.Spec.Instancetype == nil {
 		return
 	}
-	revisionFollows(specOfVM().Child("instancetype", "revisionName"), s.OldVM.Spec.Instancetype, s.VM.Spec.Instancetype, found)
+	revisionFollows(specOfVM.Child("instancetype", "revisionName"), s.OldVM.Spec.Instancetype, s.VM.Spec.Instancetype, found)
 }
 
 var preferenceRevisionRule = Rule{
@@ -152,7 +152,7 @@ func preferenceRevision(s *Subject, found *Errors) {
 	if s.VM == nil || s.OldVM == nil || s.VM.Spec.Preference == nil || s.OldVM.Spec.Preference == nil {
 		return
 	}
-	revisionFollows(specOfVM().Child("preference", "revisionName"), s.OldVM.Spec.Preference, s.VM.Spec.Preference, found)
+	revisionFollows(specOfVM.Child("preference", "revisionName"), s.OldVM.Spec.Preference, s.VM.Spec.Preference, found)
 }
 
 // revisionFollows rejects the revision of the object that was pointed at before: it would go on to count.
@@ -184,7 +184,7 @@ func volumesKeptInSnapshot(s *Subject, found *Errors) {
 	if equality.Semantic.DeepEqual(templateVolumes(s.OldVM), templateVolumes(s.VM)) {
 		return
 	}
-	found.Add(unsupportedChange(specOfVM(),
+	found.Add(unsupportedChange(specOfVM,
 		fmt.Sprintf("template.spec.volumes must stay as they are until the snapshot %q is taken", *s.VM.Status.SnapshotInProgress)))
 }
 
@@ -206,7 +206,7 @@ func runStrategyKeptInSnapshot(s *Subject, found *Errors) {
 	if s.VM == nil || s.OldVM == nil || s.VM.Status.SnapshotInProgress == nil || sameRunStrategy(&s.OldVM.Spec, &s.VM.Spec) {
 		return
 	}
-	found.Add(unsupportedChange(specOfVM(),
+	found.Add(unsupportedChange(specOfVM,
 		fmt.Sprintf("runStrategy or running must stay as it is until the snapshot %q is taken", *s.VM.Status.SnapshotInProgress)))
 }
 
@@ -227,7 +227,7 @@ func runStrategyKeptInRestore(s *Subject, found *Errors) {
 	if before == now {
 		return
 	}
-	found.Add(unsupportedChange(specOfVM(),
+	found.Add(unsupportedChange(specOfVM,
 		fmt.Sprintf("the VM must stay %s until the restore %q is done", before, *s.VM.Status.RestoreInProgress)))
 }
 

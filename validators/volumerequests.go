@@ -35,12 +35,13 @@ const whenEvaluated = " Requests are evaluated only when the VM itself is change
 
 // volumeRequests are those of a VM, and their path.
 func (s *Subject) volumeRequests() (*field.Path, []v1.VirtualMachineVolumeRequest) {
-	path := field.NewPath("status", "volumeRequests")
 	if s.VM == nil {
-		return path, nil
+		return volumeRequestsPath, nil
 	}
-	return path, s.VM.Status.VolumeRequests
+	return volumeRequestsPath, s.VM.Status.VolumeRequests
 }
+
+var volumeRequestsPath = field.NewPath("status", "volumeRequests")
 
 // runningVMI is the VMI of a VM that is ready, as far as it is known.
 func (s *Subject) runningVMI() *v1.VirtualMachineInstance {

@@ -327,7 +327,9 @@ func answerWith(response *admissionv1.AdmissionResponse) ([]byte, error) {
 // parts of the body.
 func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	var review admissionv1.AdmissionReview
-	rest, object, old, cut := cutOut(body)
+	buffer := envelopes.Get().(*[outside]byte)
+	defer envelopes.Put(buffer) // what is decoded has copies
+	rest, object, old, cut := cutOut(buffer[:], body)
 	if !cut {
 		rest = body
 	}

@@ -29,8 +29,13 @@ func Object(object []byte, t reflect.Type) *field.Error {
 // references of an object that has very many. These do not count. The error is that of Object. It costs one look at
 // every byte, unless there is something to find.
 func Evaluated(object []byte, t reflect.Type) ([]byte, *field.Error) {
+	return EvaluatedIn(new([]byte), object, t)
+}
+
+// EvaluatedIn is Evaluated, and writes what is left into a buffer, which grows, if that is not the whole object.
+func EvaluatedIn(buffer *[]byte, object []byte, t reflect.Type) ([]byte, *field.Error) {
 	c := scan(object)
-	evaluated := c.evaluated(object)
+	evaluated := c.evaluated(buffer, object)
 	switch {
 	case c.values > MaxValues:
 		return nil, tooMany(c.values, MaxValues, "objects and lists")

