@@ -80,13 +80,17 @@ func reading(name string, read func(string) (*ast.Term, error)) topdown.BuiltinF
 		}
 		length := min(len(text), addresses.MaxText)
 		cost := charge{keeps: addressBytes + bytesOfAddress*length, work: addressSteps + length/bytesPerStep}
-		if b, ok := bctx.Cancel.(*budget); ok && !b.charge(cost) {
+		b, counted := bctx.Cancel.(*budget)
+		if counted && !b.charge(cost) {
 			return stopped(bctx, b)
 		}
 		result, err := read(string(text))
 		if err != nil {
 			fault.Message = name + ": " + err.Error()
 			return fault
+		}
+		if counted && !b.seesTexts(result.Value) {
+			return stopped(bctx, b)
 		}
 		return yield(result)
 	}

@@ -118,6 +118,8 @@ type budget struct {
 	filled  map[int]*filling
 	// inOrder reports that what these have charged depends on the order of the evaluation.
 	inOrder bool
+	// hashed are the texts that functions have made; nil for none.
+	hashed *hashedTexts
 }
 
 // newBudget is for documents of a size.
@@ -146,10 +148,35 @@ func (b *budget) Cancelled() bool {
 // sees notes that the module can see a string of so many bytes.
 func (b *budget) sees(bytes int) { b.step = max(b.step, 1+bytes/hashedPerStep) }
 
-// seesResult notes what a function has returned.
-func (b *budget) seesResult(result *ast.Term) {
+// seesResult notes what a function has returned, and the texts that it has made. It reports whether that is within bounds.
+func (b *budget) seesResult(result *ast.Term, makesTexts bool) bool {
 	if s, ok := result.Value.(ast.String); ok && len(s) > hashedPerStep {
 		b.sees(len(s))
+	}
+	return !makesTexts || b.seesTexts(result.Value)
+}
+
+// seesTexts notes the texts of a value that a function has made, and charges for keeping them. It reports whether that is within bounds.
+func (b *budget) seesTexts(value ast.Value) bool {
+	switch value.(type) {
+	case ast.Boolean, ast.Null, ast.Number:
+		return true
+	}
+	if b.hashed == nil {
+		b.hashed = newHashedTexts()
+	}
+	before := max(b.hashed.count, fewTexts)
+	if near := b.hashed.addAll(value); near != nil && b.exceeded == "" {
+		b.exceeded = fmt.Sprintf("%d texts of functions with almost the same hash", mostNear)
+	}
+	return b.charge(charge{keeps: times(perText, b.hashed.count-before)})
+}
+
+// release ends an evaluation. What was spent stays.
+func (b *budget) release() {
+	if b.hashed != nil {
+		b.hashed.release()
+		b.hashed = nil
 	}
 }
 

@@ -120,6 +120,15 @@ var guards = sync.OnceValue(func() map[string]guard {
 	return guards
 })
 
+// makesTexts reports whether a function may return a text that is in none of its arguments. Only those are counted.
+func makesTexts(name string) bool {
+	return !slices.Contains([]string{
+		"object.get", "object.keys", "object.union", "object.union_n", "object.remove", "object.filter", "json.filter", "json.remove",
+		"array.concat", "array.flatten", "array.reverse", "array.slice", "sort", "max", "min", "walk",
+		"and", "or", "minus", "union", "intersection", "graph.reachable", "numbers.range", "numbers.range_step",
+	}, name)
+}
+
 // sizes charges by the size of the arguments: so many bytes for one of theirs that are kept, so many that are free
 // again, and a step for so many.
 func sizes(kept, taken, perStep int) guard {

@@ -75,8 +75,10 @@ func Compile(name, module string, kinds ...string) (compiled *Module, issues []d
 			compiled, issues = nil, []diagnostics.Problem{{Message: fmt.Sprintf("the compiler of Rego failed on this module: %s", texts.Shorten(fmt.Sprint(r), maxMessage))}}
 		}
 	}()
-	if issues := tooLarge(module); len(issues) > 0 {
-		return nil, issues
+	for _, check := range []func(string) []diagnostics.Problem{tooLarge, nearLiterals} {
+		if issues := check(module); len(issues) > 0 {
+			return nil, issues
+		}
 	}
 	parsed, err := parse(name, module)
 	if err != nil {

@@ -137,6 +137,7 @@ func (m *Module) run(in *ast.Term, budget *budget, observer observer) (violation
 		return err
 	})
 	kept.release() // not after a panic, which leaves it in any state
+	budget.release()
 	if budget.gone {
 		return nil, GoneError{}
 	}

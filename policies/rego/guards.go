@@ -631,7 +631,7 @@ func pay(check guard, operands []*ast.Term, b *budget) (known *ast.Term, err err
 
 // within calls a function if its guard agrees, on the budget of the evaluation.
 func within(name string, check guard) topdown.BuiltinFunc {
-	call := topdown.GetBuiltin(name)
+	call, makes := topdown.GetBuiltin(name), makesTexts(name)
 	return func(bctx topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
 		b, _ := bctx.Cancel.(*budget)
 		known, err := pay(check, operands, b)
@@ -642,8 +642,8 @@ func within(name string, check guard) topdown.BuiltinFunc {
 			return yield(known)
 		}
 		return call(bctx, operands, func(result *ast.Term) error {
-			if b != nil {
-				b.seesResult(result)
+			if b != nil && !b.seesResult(result, makes) {
+				return stopped(bctx, b)
 			}
 			return yield(result)
 		})

@@ -84,9 +84,11 @@ type expression struct {
 	// builtin is called if its guard agrees; a nil guard always does.
 	builtin topdown.BuiltinFunc
 	guard   guard
-	rules   *ruleSet
-	inner   []expression
-	body    []expression
+	// makesTexts reports that its results are new texts, which are to be counted.
+	makesTexts bool
+	rules      *ruleSet
+	inner      []expression
+	body       []expression
 }
 
 type operandKind uint8

@@ -247,7 +247,7 @@ func (x *expression) find(name string) *ast.Builtin {
 	}
 	x.builtin = own.Func
 	if plain, ok := strings.CutPrefix(name, guardPrefix); ok && guards()[plain] != nil {
-		x.builtin, x.guard = topdown.GetBuiltin(plain), guards()[plain]
+		x.builtin, x.guard, x.makesTexts = topdown.GetBuiltin(plain), guards()[plain], makesTexts(plain)
 	}
 	return own.Decl
 }

@@ -91,6 +91,7 @@ func (c *screen) holdsNone(input *ast.Term, b *budget) bool {
 	s, _ := screenings.Get().(*screening)
 	s.begin(c, input, b)
 	none := s.run() && !s.leave && s.budget.step == b.step && !s.budget.ordered() // the order of steps differs, so all must cost the same
+	s.budget.release()
 	if none {
 		limits := b.limits
 		*b = s.budget
@@ -656,8 +657,8 @@ func (s *screening) call(x *expression, operands []*ast.Term) (*ast.Term, outcom
 	switch {
 	case err != nil || s.count > 1:
 		return nil, abandon
-	case value != nil:
-		s.budget.seesResult(value)
+	case value != nil && !s.budget.seesResult(value, x.makesTexts):
+		return nil, abandon
 	}
 	return value, proceed
 }

@@ -12,15 +12,28 @@ import (
 )
 
 // valueOf returns the value of JSON that package json has encoded, without the Go values that OPA's own decoder makes first. Fields of
-// objects that are not among fields are left out, if it is not nil.
+// objects that are not among fields are left out, if it is not nil. Texts with near hashes are an error.
 func valueOf(text string, fields *Fields) (ast.Value, error) {
-	if utf8.ValidString(text) {
-		r := reader{text: text, fields: fields}
-		if v := r.value(); v != nil && r.at == len(text) {
-			return v, nil
-		}
+	hashed := newHashedTexts()
+	defer hashed.release()
+	if !utf8.ValidString(text) {
+		text = string([]rune(text)) // as the decoder does
 	}
-	return ast.ValueFromReader(strings.NewReader(text)) // which says what is wrong
+	r := reader{text: text, fields: fields, hashed: hashed}
+	switch v := r.value(); {
+	case r.near != nil:
+		return nil, r.near
+	case v != nil && r.at == len(text):
+		return v, nil
+	}
+	v, err := ast.ValueFromReader(strings.NewReader(text)) // which says what is wrong
+	if err != nil {
+		return nil, err
+	}
+	if near := hashed.addAll(v); near != nil {
+		return nil, near
+	}
+	return v, nil
 }
 
 // reader reads JSON without spaces. Texts without escapes are parts of it.
@@ -36,6 +49,9 @@ type reader struct {
 	names   []string
 	// elements are those of the lists that are being read.
 	elements []*ast.Term
+	// hashed are the texts that were read, and near are two of them with near hashes.
+	hashed *hashedTexts
+	near   *nearTexts
 }
 
 // termsAtOnce are made together, if a text is long enough for so many.
@@ -117,10 +133,12 @@ func (r *reader) string() (text string, ok bool) {
 		return "", false
 	}
 	r.at = end + 1
-	if text = r.text[from:end]; strings.IndexByte(text, '\\') < 0 {
-		return text, true
+	text = r.text[from:end]
+	if strings.IndexByte(text, '\\') >= 0 && json.Unmarshal([]byte(r.text[from-1:r.at]), &text) != nil {
+		return "", false
 	}
-	return text, json.Unmarshal([]byte(r.text[from-1:r.at]), &text) == nil
+	r.near = r.hashed.add(text)
+	return text, r.near == nil
 }
 
 func (r *reader) array() ast.Value {

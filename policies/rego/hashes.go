@@ -1,0 +1,225 @@
+package rego
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/virtward/virtward/diagnostics"
+	"github.com/virtward/virtward/limits/decode"
+	"github.com/virtward/virtward/texts"
+)
+
+// hashedTexts are different texts by their hashes. The evaluator finds a text in a set or an object by its hash, and compares it with all
+// others that have the same hash. In a set, it also compares it with those that follow without a gap. The hash has no seed, so that authors
+// of modules and of documents can compute thousands of texts with one hash, and texts with the hashes of integers.
+//
+// Texts with near hashes are rejected, because they do not occur by chance. An object has at most 30,000 texts: decode.MaxMembers with
+// their names. The probability that two of them have one hash is 30,000² / 2⁶⁵, which is 2e-11. That one of 2⁴³ groups has more than
+// mostNear is below 1e-140, and that one text is among the integers of two groups is 7e-9.
+type hashedTexts struct {
+	// slots are a power of two. Those of a group follow each other, except for slots that other groups have taken.
+	slots []hashedText
+	count int
+	// factor is random, so that no author can compute which slot a group has.
+	factor uint64
+	// element and member add the texts of a part of a value, and near are those that were too near. They are made once.
+	element func(*ast.Term) bool
+	member  func(key, value *ast.Term) bool
+	near    *nearTexts
+}
+
+// hashedText is a text; its hash is zero for none.
+type hashedText struct {
+	hash int
+	text string
+}
+
+const (
+	// groupBits are the bits of hashes by which the hashes of a group differ. A set has fewer elements than such a group has hashes.
+	groupBits = 21
+	// mostNear are the different texts that a group can have.
+	mostNear = 16
+	// leastSlots and keptSlots are those of a hashedTexts that is used again.
+	leastSlots, keptSlots = 512, 4096
+	// fewTexts are those that a hashedTexts has without growing, and perText are the bytes for each other one.
+	fewTexts = leastSlots / 4 * 3
+	perText  = 64
+)
+
+// nearTexts are two texts with near hashes. There is no other one if the hash is near those of integers.
+type nearTexts struct{ text, other string }
+
+func (n *nearTexts) Error() string {
+	const shown = 64
+	if n.other == "" {
+		return fmt.Sprintf("the text %q has the hash of an integer, which never happens by chance: change the text", texts.Shorten(n.text, shown))
+	}
+	return fmt.Sprintf("the hashes of the texts %q and %q are too near, which never happens by chance: change one of the texts",
+		texts.Shorten(n.text, shown), texts.Shorten(n.other, shown))
+}
+
+var hashedTextsPool = sync.Pool{New: func() any {
+	h := &hashedTexts{slots: make([]hashedText, leastSlots), factor: maphash.String(maphash.MakeSeed(), "") | 1}
+	h.element = func(element *ast.Term) bool { return h.addWithin(element.Value) }
+	h.member = func(key, value *ast.Term) bool { return h.addWithin(key.Value) || h.addWithin(value.Value) }
+	return h
+}}
+
+// newHashedTexts returns a hashedTexts without texts, which release returns to the others.
+func newHashedTexts() *hashedTexts {
+	h, _ := hashedTextsPool.Get().(*hashedTexts)
+	return h
+}
+
+func (h *hashedTexts) release() {
+	if len(h.slots) > keptSlots {
+		return
+	}
+	if h.count > 0 {
+		clear(h.slots)
+		h.count = 0
+	}
+	hashedTextsPool.Put(h)
+}
+
+// add adds a text. It returns the texts whose hashes are too near; nil for none.
+func (h *hashedTexts) add(text string) *nearTexts {
+	hash := ast.String(text).Hash()
+	group := groupOf(hash)
+	if group == 0 || group == -1 {
+		return &nearTexts{text: text}
+	}
+	near := 0
+	i := h.slotOf(group)
+	for ; h.slots[i].hash != 0; i = h.after(i) {
+		switch other := &h.slots[i]; {
+		case other.hash == hash && other.text == text:
+			return nil
+		case other.hash == hash:
+			return &nearTexts{text, other.text}
+		case groupOf(other.hash) == group:
+			if near++; near >= mostNear {
+				return &nearTexts{text, other.text}
+			}
+		}
+	}
+	h.slots[i] = hashedText{hash, text}
+	if h.count++; h.count > len(h.slots)/4*3 {
+		h.grow()
+	}
+	return nil
+}
+
+func groupOf(hash int) int { return hash >> groupBits }
+
+// slotOf returns the first slot that a group may have.
+func (h *hashedTexts) slotOf(group int) int {
+	slot := uint64(group) * h.factor >> (bits.LeadingZeros64(uint64(len(h.slots))) + 1) //nolint:gosec // any number will do
+	return int(slot)                                                                    //nolint:gosec // smaller than the slots
+}
+
+func (h *hashedTexts) after(slot int) int { return (slot + 1) & (len(h.slots) - 1) }
+
+func (h *hashedTexts) grow() {
+	before := h.slots
+	h.slots = make([]hashedText, 2*len(before))
+	for _, one := range before {
+		if one.hash == 0 {
+			continue
+		}
+		i := h.slotOf(groupOf(one.hash))
+		for h.slots[i].hash != 0 {
+			i = h.after(i)
+		}
+		h.slots[i] = one
+	}
+}
+
+// addAll adds all texts of a value, those of its keys included. It returns the texts whose hashes are too near; nil for none.
+func (h *hashedTexts) addAll(value ast.Value) *nearTexts {
+	if text, ok := value.(ast.String); ok {
+		return h.add(string(text))
+	}
+	h.near = nil
+	h.addWithin(value)
+	return h.near
+}
+
+// addWithin adds all texts of a value, up to those that are too near. It reports whether there are such texts.
+func (h *hashedTexts) addWithin(value ast.Value) bool {
+	switch v := value.(type) {
+	case ast.String:
+		h.near = h.add(string(v))
+	case *ast.Array:
+		v.Until(h.element)
+	case ast.Set:
+		v.Until(h.element)
+	case ast.Object:
+		v.Until(h.member)
+	}
+	return h.near != nil
+}
+
+// nearLiterals rejects a module that has texts or names with near hashes. It reads the text of the module, because the parser makes sets of
+// literals. So it also reads what is between two literals or in a comment.
+func nearLiterals(module string) []diagnostics.Problem {
+	h := newHashedTexts()
+	defer h.release()
+	for i := range len(module) {
+		text, ok := literalAt(module, i)
+		if !ok {
+			continue
+		}
+		if near := h.add(text); near != nil {
+			return []diagnostics.Problem{{
+				Line: strings.Count(module[:i], "\n") + 1, Column: i - strings.LastIndexByte(module[:i], '\n'), Message: near.Error(),
+			}}
+		}
+	}
+	return nil
+}
+
+// literalAt returns the text or the name that may begin at a place of a module.
+func literalAt(module string, at int) (text string, ok bool) {
+	before := byte(' ')
+	if at > 0 {
+		before = module[at-1]
+	}
+	rest := module[at+1:]
+	switch b := module[at]; {
+	case b == '`':
+		text, _, ok = strings.Cut(rest, "`")
+		return text, ok
+	case b == '"':
+		end := len(rest)
+		if before != '\\' { // a backslash is never in front of a text
+			end = decode.ClosingQuote(rest, 0)
+		}
+		if end == len(rest) {
+			return "", false
+		}
+		if text = rest[:end]; strings.IndexByte(text, '\\') < 0 {
+			return text, true
+		}
+		return text, json.Unmarshal([]byte(module[at:at+end+2]), &text) == nil
+	case inName(b) && !inName(before):
+		end := at
+		for end < len(module) && inName(module[end]) {
+			end++
+		}
+		return module[at:end], true
+	}
+	return "", false
+}
+
+// inName reports whether a byte can be a part of a name.
+func inName(b byte) bool {
+	return b == '_' || b|' ' >= 'a' && b|' ' <= 'z' || b >= '0' && b <= '9' || b >= utf8.RuneSelf
+}
