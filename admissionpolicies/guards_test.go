@@ -14,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtward/virtward/admissionpolicies"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
@@ -148,6 +150,43 @@ func TestObjects(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("guards (-want +got):\n%s", diff)
+	}
+}
+
+// TestKubeSystem holds that guards of the objects of Kubernetes do not match those of kube-system, so that the cluster starts whatever is wrong
+// with them.
+func TestKubeSystem(t *testing.T) {
+	unselected := map[string]string{
+		admissionpolicies.TemplateApprovedOnly: "it selects the namespaces with its label",
+		admissionpolicies.TemplateImportLabels: "the condition matches the label only, and a controller trusts no guard that leaves out a namespace",
+		admissionpolicies.TemplateExportLabels: "as above",
+	}
+	var selected []string
+	for name, object := range policies(t) {
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err != nil {
+			t.Fatal(err)
+		}
+		of := slices.ContainsFunc(policy.Spec.MatchConstraints.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+			clusterWide := slices.Contains([]string{"namespaces", "nodes"}, r.Resources[0])
+			return slices.ContainsFunc(r.APIGroups, func(group string) bool {
+				return slices.Contains([]string{"", "apps", "discovery.k8s.io", "networking.k8s.io"}, group)
+			}) && !clusterWide
+		})
+		account := slices.ContainsFunc(policy.Spec.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == "own-account" })
+		if !of || account || unselected[name] != "" {
+			continue
+		}
+		selected = append(selected, name)
+		want := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system"}}}}
+		if diff := cmp.Diff(want, policy.Spec.MatchConstraints.NamespaceSelector); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	slices.Sort(selected)
+	want := []string{admissionpolicies.TemplateExportPods, admissionpolicies.TemplateExportServers, admissionpolicies.TemplateImportPods, admissionpolicies.TemplateImportServers}
+	if diff := cmp.Diff(want, selected); diff != "" {
+		t.Errorf("guards of objects of Kubernetes (-want +got):\n%s", diff)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,6 +46,7 @@ func TestTemplateGuards(t *testing.T) {
 	for i := range observed {
 		c.prepare(t, &observed[i], fmt.Sprintf("observed-%d", i))
 	}
+	large, pods := c.largeServers(t), c.resizable(t)
 	c.guard(t)
 	for _, table := range templateTables {
 		t.Run(table, func(t *testing.T) {
@@ -61,6 +63,8 @@ func TestTemplateGuards(t *testing.T) {
 		})
 	}
 	t.Run("the largest objects", c.largest)
+	t.Run("the largest servers", func(t *testing.T) { c.largestServers(t, large) })
+	t.Run("resized", func(t *testing.T) { c.resized(t, pods) })
 	t.Run("verified", c.verified)
 	t.Run("template-status-observe", func(t *testing.T) {
 		c.observe(t)
@@ -92,6 +96,45 @@ func (c *templateCluster) observe(t *testing.T) {
 	eventually(t, "the guard to observe", func() bool {
 		return c.users["owner"].Status().Patch(t.Context(), probe.DeepCopy(), client.RawPatch(types.MergePatchType, ready)) == nil
 	})
+}
+
+// resizable creates pods with the names of those of servers.
+func (c *templateCluster) resizable(t *testing.T) (pods []*unstructured.Unstructured) {
+	t.Helper()
+	c.users["resizer"] = c.client(t, "resizer")
+	c.role(t, "target", "resizer", rule("get,patch", "", "pods,pods/resize"))
+	c.bind(t, "target", "resizer", "resizer")
+	for _, name := range []string{"virtward-import-resized", "virtward-ova-resized"} {
+		pod := untypedOf("v1", "Pod", "target", name)
+		pod.SetAnnotations(map[string]string{"template.virtward.io/import-server": "a", "template.virtward.io/export-server": "a"})
+		pod.Object["spec"] = map[string]any{"automountServiceAccountToken": false, "containers": []any{map[string]any{
+			"name": "a", "image": "example.com/a", "resources": map[string]any{"requests": map[string]any{"cpu": "1"}},
+		}}}
+		c.create(t, pod)
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// resized: a change of the resources of a pod changes neither its image nor its annotations and labels, so the guards of pods need not
+// match it.
+func (c *templateCluster) resized(t *testing.T, pods []*unstructured.Unstructured) {
+	for _, pod := range pods {
+		patch := []byte(`{"metadata":{"labels":{"template.virtward.io/import-uid":"b","template.virtward.io/export-uid":"b"},` +
+			`"annotations":{"template.virtward.io/import-server":"b","template.virtward.io/export-server":"b"}},` +
+			`"spec":{"containers":[{"name":"a","image":"example.com/b","resources":{"requests":{"cpu":"2"}}}]}}`)
+		got := pod.DeepCopy()
+		must(t, c.users["resizer"].SubResource("resize").Patch(t.Context(), got, client.RawPatch(types.MergePatchType, patch)))
+		containers, _, err := unstructured.NestedSlice(got.Object, "spec", "containers")
+		must(t, err)
+		container, _ := containers[0].(map[string]any)
+		if diff := cmp.Diff(pod.GetAnnotations(), got.GetAnnotations()); diff != "" || got.GetLabels() != nil || container["image"] != "example.com/a" {
+			t.Errorf("%s has the labels %v, and %v; annotations (-want +got):\n%s", pod.GetName(), got.GetLabels(), container, diff)
+		}
+		if cpu, _, err := unstructured.NestedString(container, "resources", "requests", "cpu"); cpu != "2" || err != nil {
+			t.Errorf("%s is not resized: %v", pod.GetName(), container)
+		}
+	}
 }
 
 // verified: where an admin requires manifests of all sources, claims are among them.
@@ -284,7 +327,11 @@ func (c *templateCluster) grantExports(t *testing.T) {
 // grantServers creates users with every right for the objects that lead clients to the pods of imports and exports.
 func (c *templateCluster) grantServers(t *testing.T) {
 	const all = "get,create,update,patch,delete"
-	c.role(t, "target", "servers", rule(all, "", "services,secrets,configmaps,endpoints"), rule(all, "discovery.k8s.io", "endpointslices"))
+	rules := []rbacv1.PolicyRule{
+		rule(all, "", "services,services/status,secrets,configmaps,endpoints"), rule(all, "discovery.k8s.io", "endpointslices"), rule(all, "networking.k8s.io", "ingresses,ingresses/status"),
+	}
+	c.role(t, "target", "servers", rules...)
+	c.role(t, "kube-system", "servers", append(rules, rule(all, "", "pods"))...)
 	for user, u := range map[string]struct {
 		name   string
 		groups []string
@@ -297,7 +344,12 @@ func (c *templateCluster) grantServers(t *testing.T) {
 	} {
 		c.users[user] = c.client(t, u.name, u.groups...)
 		c.bind(t, "target", "servers", u.name)
+		c.bind(t, "kube-system", "servers", u.name)
 	}
+	const replicasets = "system:serviceaccount:kube-system:replicaset-controller"
+	c.users["replicasets"] = c.client(t, replicasets, "system:serviceaccounts", "system:serviceaccounts:kube-system")
+	c.role(t, "target", "replicasets", rule(all, "", "pods"), rule(all, "apps", "deployments"))
+	c.bind(t, "target", "replicasets", replicasets)
 }
 
 // role creates a Role, or a ClusterRole without a namespace.
@@ -424,5 +476,55 @@ func (c *templateCluster) largest(t *testing.T) {
 		`{"spec":{"template":{"spec":{"hostname":"x"}}}}`:           "approved-only: spec: in this namespace, only these fields can change: running, runStrategy; otherwise you need the verb bypass-approval on virtualmachinetemplates.template.kubevirt.io",
 	} {
 		expectTemplate(t, patch(text), admissionpolicies.TemplateApprovedOnly, denied)
+	}
+}
+
+// largeServers creates objects with the names of those of servers, and others, near the API server's limit.
+func (c *templateCluster) largeServers(t *testing.T) (all []*unstructured.Unstructured) {
+	t.Helper()
+	text, annotations := strings.Repeat("x", 900<<10), map[string]string{}
+	for i := range 1000 {
+		annotations[fmt.Sprintf("a%d", i)] = strings.Repeat("x", 200)
+	}
+	rules := func(domain string) map[string]any {
+		var rules []any
+		for i := range 10_000 {
+			rules = append(rules, map[string]any{"host": fmt.Sprintf("a-host-with-a-long-name-%d.%s", i, domain)})
+		}
+		return map[string]any{"rules": rules}
+	}
+	for _, prefix := range []string{"virtward-ova-", "virtward-import-", "other-"} {
+		for name, object := range map[string]map[string]any{
+			"Secret":    {"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{"plan.json": text}},
+			"ConfigMap": {"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"tls.crt": text}},
+			"Ingress":   {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": rules("exports.example.com")},
+			"elsewhere": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": rules("apps.example.com")},
+		} {
+			large := &unstructured.Unstructured{Object: object}
+			large = large.DeepCopy()
+			large.SetNamespace("target")
+			large.SetName(prefix + "largest-" + strings.ToLower(name))
+			large.SetAnnotations(annotations)
+			c.create(t, large)
+			all = append(all, large)
+		}
+	}
+	return all
+}
+
+// largestServers changes them: the guards stay within the cost limit of the API server.
+func (c *templateCluster) largestServers(t *testing.T, all []*unstructured.Unstructured) {
+	for _, large := range all {
+		t.Run(large.GetName(), func(t *testing.T) {
+			changed := large.DeepCopy()
+			must(t, c.users["server-user"].Patch(t.Context(), changed, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll))
+			if !strings.HasPrefix(large.GetName(), "other-") {
+				return
+			}
+			created := large.DeepCopy()
+			created.SetName(large.GetName() + "-2")
+			created.SetResourceVersion("")
+			must(t, c.users["server-user"].Create(t.Context(), created, client.DryRunAll))
+		})
 	}
 }
