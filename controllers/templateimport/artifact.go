@@ -119,8 +119,9 @@ func unsigned(err error) error {
 	return &imports.Fault{Reason: v1beta1.ReasonVerificationFailed, Message: "spec.source.oci.reference: " + texts.Shorten(err.Error(), requests.MaxMessage)}
 }
 
-// readArtifact reads the configuration of an artifact and the beginning of each disk.
-func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place) (*Read, error) {
+// readArtifact reads the configuration of an artifact and the beginning of each disk. Of an OVA that is copied, the result has only what
+// stays of its origin: the copy is read next.
+func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, copied bool) (*Read, error) {
 	r, err := s.resolve(ctx, of, s.Signatures)
 	if choice := (*unselected)(nil); errors.As(err, &choice) {
 		return &Read{Outcome: imports.Unselected(choice.error, choice.platforms)}, nil
@@ -131,7 +132,7 @@ func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachin
 	defer r.close()
 	read := &Read{Origin: imports.Origin{Repository: r.Name, Digest: r.top, Signer: r.signer, Validator: r.chosen, Authorities: r.authorities, Sources: s.Permitted}}
 	if r.manifest.OVA != nil {
-		return r.readAppliance(ctx, of, at, read)
+		return r.readAppliance(ctx, of, copied, read)
 	}
 	for i := range r.manifest.Disks {
 		read.Origin.Size += r.manifest.Disks[i].Descriptor.Size
@@ -156,52 +157,31 @@ func (s *LiveSource) readArtifact(ctx context.Context, of *v1beta1.VirtualMachin
 }
 
 // readAppliance reads the descriptor and the headers of the disks of an OVA that is a layer, or what its copy needs.
-func (r *resolved) readAppliance(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, read *Read) (*Read, error) {
+func (r *resolved) readAppliance(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, copied bool, read *Read) (*Read, error) {
 	if of.Spec.Source.OCI.Platform != "" && r.platforms == nil {
 		return nil, &imports.Fault{Reason: v1beta1.ReasonInvalidConfiguration, Message: "spec.source.oci.platform: the artifact is an OVA, which names no architecture: remove this field"}
 	}
-	layer := &r.manifest.OVA.Descriptor
-	read.Origin.Size, read.Origin.File, read.Origin.Blob = layer.Size, r.manifest.OVA.Name, layer.Digest.String()
-	switch {
-	case at != nil:
-		return r.readCopy(ctx, of, at, read)
-	case of.Status.Staging != nil: // the copy does not exist yet
-		return r.stage(ctx, of, read)
-	case of.Status.Source == nil:
-		head, err := r.begin(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if compressions.IsReadable(virtualimages.Inspect(head, nil).Compressed) {
-			return r.stage(ctx, of, read)
-		}
+	layer, name := &r.manifest.OVA.Descriptor, r.manifest.OVA.Name
+	if copied { // its validator is that of the copy, and nothing else is connected to for its disks
+		return &Read{Origin: imports.Origin{Digest: read.Origin.Digest, Signer: read.Origin.Signer, File: name}}, nil
 	}
-	found, err := appliance.Inspect(r.manifest.OVA.Name, r.Random(ctx, layer), imports.Options(of))
-	if of.Status.Source == nil && web.HasReason(err, web.ReasonNoRanges) {
-		return r.stage(ctx, of, read)
+	read.Origin.Size, read.Origin.File, read.Origin.Blob = layer.Size, name, layer.Digest.String()
+	if of.Status.Source != nil { // it was read by ranges before
+		found, err := appliance.Inspect(name, r.Random(ctx, layer), imports.Options(of))
+		return inspected(of, read, found, err)
 	}
-	return inspected(of, read, found, err)
-}
-
-// readCopy reads the copy of an OVA that is a layer. Its validator is that of the copy, and nothing else is connected to for its disks.
-func (r *resolved) readCopy(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, read *Read) (*Read, error) {
-	options, err := at.options()
+	head, err := r.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := web.New(*options)
-	if err != nil {
-		return nil, described(of, at, err)
+	if of.Status.Staging != nil || compressions.IsReadable(virtualimages.Inspect(head, nil).Compressed) {
+		return staged(of, read, head, registryWithoutRanges)
 	}
-	defer opened.Close()
-	file, err := opened.Open(ctx, at.URL)
-	if err != nil {
-		return nil, described(of, at, err)
+	found, err := appliance.Inspect(name, r.Random(ctx, layer), imports.Options(of))
+	if web.HasReason(err, web.ReasonNoRanges) {
+		return staged(of, read, head, registryWithoutRanges)
 	}
-	read.Origin = imports.Origin{Size: file.Size(), Validator: file.File().Validator, Digest: read.Origin.Digest, Signer: read.Origin.Signer, File: read.Origin.File}
-	found, err := appliance.Inspect(r.manifest.OVA.Name, file, imports.Options(of))
-	read, err = inspected(of, read, found, err)
-	return read, described(of, at, err)
+	return inspected(of, read, found, err)
 }
 
 // head inspects the beginning of a disk.

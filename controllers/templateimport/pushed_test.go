@@ -3,9 +3,13 @@ package templateimport_test
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/pem"
 	"errors"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +23,10 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/templateimport"
+	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf/transfer"
+	"github.com/virtward/virtward/sources"
 	"github.com/virtward/virtward/sources/artifacts/artifactstest"
 	"github.com/virtward/virtward/sources/compressions/xz/xztest"
 )
@@ -58,12 +66,14 @@ func TestPushedCopy(t *testing.T) {
 		layer       []byte
 		ranges      bool
 		compression string
+		// heads are the requests for the layer until its copy begins: one for its beginning, and another one for a range.
+		heads int
 	}{
-		"no ranges":        {layer: file},
-		"headers of PAX":   {layer: paxed(t, file)},
-		"gzip":             {layer: gzipped(t, file), compression: "gzip"},
-		"xz with ranges":   {layer: xztest.Stored(file, 28), ranges: true, compression: "xz"},
-		"gzip with ranges": {layer: gzipped(t, file), ranges: true, compression: "gzip"},
+		"no ranges":        {layer: file, heads: 2},
+		"headers of PAX":   {layer: paxed(t, file), heads: 2},
+		"gzip":             {layer: gzipped(t, file), compression: "gzip", heads: 1},
+		"xz with ranges":   {layer: xztest.Stored(file, 28), ranges: true, compression: "xz", heads: 1},
+		"gzip with ranges": {layer: gzipped(t, file), ranges: true, compression: "gzip", heads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry := artifactstest.NewTLS(t)
@@ -72,7 +82,17 @@ func TestPushedCopy(t *testing.T) {
 			registry.NoRanges.Store(!test.ranges)
 			c.phase = cdiv1beta1.ImportInProgress
 			all := unbounded()
+			registry.Requests()
 			c.drive(t, all, func() bool { return c.stored(t).Status.Staging != nil })
+			heads := 0
+			for _, request := range registry.Requests() {
+				if strings.HasPrefix(request, "GET ") && strings.Contains(request, "/blobs/") {
+					heads++
+				}
+			}
+			if heads != test.heads {
+				t.Errorf("%d requests for the beginning of the layer", heads)
+			}
 			registry.PushOVA(t, "appliances/quay:v1", "Quay.ova", ova(t, strings.Replace(descriptor, ">64<", ">128<", 1), true, false)) // the tag moves
 			c.drive(t, all, func() bool { return c.stored(t).Status.Progress == "25%" })
 			written, err := os.ReadFile(filepath.Join(c.nodes.folder, "disk.img"))
@@ -101,6 +121,62 @@ func TestPushedCopy(t *testing.T) {
 			}
 			c.knowsTemplate(t)
 		})
+	}
+}
+
+// TestCopyRetried holds that an error of the pod of a copy is temporary, unless the file is gone: another pod can follow it. It is that of the
+// pod also if the source is a registry, whose errors of the same kind are final.
+func TestCopyRetried(t *testing.T) {
+	file := ova(t, descriptor, true, false)
+	registry := artifactstest.NewTLS(t)
+	reference, manifest := registry.PushOVA(t, "appliances/quay:v1", "Quay.ova", file)
+	artifact := newPushed(t, registry, reference)
+	artifact.request.Status.Staging = &v1beta1.ImportStaged{Digest: manifest.Digest.String(), Complete: true}
+	plain := newStaged(t, file)
+	plain.request.Status.Staging = &v1beta1.ImportStaged{Complete: true}
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+		final  bool
+	}{
+		"all of it": {answer: func(w http.ResponseWriter, r *http.Request) {
+			http.ServeContent(w, r, "", time.Unix(1, 0), bytes.NewReader(file))
+		}},
+		"no ranges": {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(file) }, want: "reading from the pod of the copy: the server does not send ranges of the file"},
+		"a redirect": {answer: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://10.0.0.1/archive", http.StatusFound)
+		}, want: "reading from the pod of the copy: "},
+		"an error": {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, want: "reading from the pod of the copy: the server answers 500"},
+		"no file":  {answer: http.NotFound, want: "the copy of the file is not in its volume any more", final: true},
+	} {
+		for source, c := range map[string]*cluster{"registry": artifact, "web server": plain} {
+			t.Run(name+", "+source, func(t *testing.T) {
+				server := httptest.NewTLSServer(test.answer)
+				t.Cleanup(server.Close)
+				server.Config.ErrorLog = log.New(io.Discard, "", 0)
+				at := &templateimport.Place{
+					URL: server.URL + transfer.PathArchive, Address: server.Listener.Addr().String(), Token: "token",
+					Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+				}
+				live := &templateimport.LiveSource{Reader: c.server, Permitted: &sources.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}
+				read, err := live.Read(t.Context(), c.request, at)
+				var final *imports.Fault
+				if test.want != "" {
+					if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Count(err.Error(), "reading from") > 1 || errors.As(err, &final) != test.final {
+						t.Errorf("got %T %v", err, err)
+					}
+					return
+				}
+				must(t, err)
+				want := imports.Origin{Size: int64(len(file)), Validator: time.Unix(1, 0).UTC().Format(http.TimeFormat)}
+				if source == "registry" {
+					want.Digest, want.File = manifest.Digest.String(), "Quay.ova"
+				}
+				if diff := cmp.Diff(want, read.Origin); diff != "" || read.Outcome == nil || read.Outcome.Fault != nil || len(read.Texts) != 2 {
+					t.Errorf("%+v; origin (-want +got):\n%s", read, diff)
+				}
+			})
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package templateimport
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -131,7 +132,7 @@ func (s *LiveSource) open(ctx context.Context, of *v1beta1.VirtualMachineTemplat
 		return nil, "", err
 	}
 	opened, err = web.New(*options)
-	return opened, url, described(of, at, err)
+	return opened, url, err //nolint:wrapcheck // it is an Error for users
 }
 
 // options are those of connections to the pod of a claim: to its address only, and without a proxy.
@@ -151,34 +152,39 @@ func (p *Place) options() (*web.Options, error) {
 func (s *LiveSource) Read(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place) (*Read, error) {
 	ctx, cancel := context.WithTimeout(ctx, reads)
 	defer cancel()
+	read := &Read{}
 	if of.Spec.Source.OCI != nil {
-		read, err := s.readArtifact(ctx, of, at)
-		return read, described(of, nil, err)
+		var err error
+		if read, err = s.readArtifact(ctx, of, at != nil); err != nil || at == nil || read.Outcome != nil {
+			return read, described(of, nil, err) // the registry is not the pod at the place
+		}
 	}
+	read, err := s.readRanged(ctx, of, at, read)
+	return read, described(of, at, err)
+}
+
+// readRanged reads an OVA by ranges: from a web server, or from the pod at a place. What is known of its origin stays.
+func (s *LiveSource) readRanged(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, at *Place, read *Read) (*Read, error) {
 	opened, url, err := s.open(ctx, of, at)
 	if err != nil {
 		return nil, err
 	}
 	defer opened.Close()
 	if of.Status.Staging != nil && at == nil { // the copy does not exist yet
-		read, err := s.stage(ctx, opened, of, url)
-		return read, described(of, at, err)
+		return s.stage(ctx, opened, of, url)
 	}
 	file, err := opened.Open(ctx, url)
-	if at == nil && of.Status.Source == nil && needsCopy(file, err) {
-		read, err := s.stage(ctx, opened, of, url)
-		return read, described(of, at, err)
-	}
-	if err != nil {
-		return nil, described(of, at, err)
-	}
-	found, err := appliance.Inspect(nameOf(url), file, imports.Options(of))
-	read := &Read{Origin: imports.Origin{Size: file.Size(), Validator: file.File().Validator}}
-	if at == nil {
+	switch {
+	case at == nil && of.Status.Source == nil && needsCopy(file, err):
+		return s.stage(ctx, opened, of, url)
+	case err != nil:
+		return nil, err //nolint:wrapcheck // it is an Error for users
+	case at == nil:
 		read.Origin.URL, read.Origin.Authorities, read.Origin.Sources = url, opened.Authorities, s.Permitted
 	}
-	read, err = inspected(of, read, found, err)
-	return read, described(of, at, err)
+	read.Origin.Size, read.Origin.Validator = file.Size(), file.File().Validator
+	found, err := appliance.Inspect(cmp.Or(read.Origin.File, nameOf(url)), file, imports.Options(of))
+	return inspected(of, read, found, err)
 }
 
 // inspected decides what an appliance becomes that was inspected.

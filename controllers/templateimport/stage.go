@@ -23,6 +23,9 @@ import (
 // toStage is at the end of the message for a file that needs a copy.
 const toStage = ": set spec.staging.size, and Virtward copies it into a volume first"
 
+// registryWithoutRanges is why an OVA that is a layer needs a copy, if it is not compressed.
+const registryWithoutRanges = "the registry does not send ranges of blobs"
+
 // headOfFile is how many bytes of a file tell its compression.
 const headOfFile = 512
 
@@ -44,15 +47,6 @@ func (s *LiveSource) stage(ctx context.Context, opened *web.Client, of *v1beta1.
 	}
 	read := &Read{Origin: imports.Origin{URL: url, Size: max(0, file.Size), Authorities: opened.Authorities, Sources: s.Permitted}}
 	return staged(of, read, file.Head, "the server does not send ranges of the file")
-}
-
-// stage reads what the copy of an OVA needs that is a layer.
-func (r *resolved) stage(ctx context.Context, of *v1beta1.VirtualMachineTemplateImport, read *Read) (*Read, error) {
-	head, err := r.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return staged(of, read, head, "the registry does not send ranges of blobs")
 }
 
 // begin reads the first bytes of an OVA that is a layer, also of a registry without ranges.
