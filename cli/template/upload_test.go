@@ -188,6 +188,7 @@ func TestImportCompressed(t *testing.T) {
 		"quay.ova.zst":        {packed(t, whole, zstandard), nil, unreachable},
 		"quay.ova.xz":         {xztest.Stored(whole, 28), nil, unreachable},
 		"damaged.ova.xz":      {xztest.Stored(whole, 28)[:2000], nil, "decompressing the archive into a temporary file: unexpected EOF"},
+		"largest.ova.xz":      {xztest.Stored(whole, 30), nil, unreachable},
 		"dictionary.ova.xz":   {xztest.Stored(whole, 31), nil, "decompressing the archive into a temporary file: xz needs a larger dictionary than is permitted"},
 		"quay.ova.zip":        {[]byte("PK\x03\x04 and more"), nil, "the file is compressed with zip: decompress it first: unzip FILE"},
 		"truncated.ova.gz":    {packed(t, whole, zip)[:500], nil, "decompressing the archive into a temporary file: unexpected EOF"},

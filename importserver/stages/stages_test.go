@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,13 +33,19 @@ func must(t *testing.T, err error) {
 	}
 }
 
+func gzipped(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, err := z.Write(content)
+	must(t, errors.Join(err, z.Close()))
+	return out.Bytes()
+}
+
 // TestRun holds what a copy writes over the file of CDI, and the codes of its errors.
 func TestRun(t *testing.T) {
 	content := bytes.Repeat([]byte("harbour light\n"), 1000)
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, err := z.Write(content)
-	must(t, errors.Join(err, z.Close()))
+	packed := gzipped(t, content)
 	whole := func(file []byte) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", strconv.Itoa(len(file)))
@@ -57,7 +64,7 @@ func TestRun(t *testing.T) {
 		code        transfer.StageExit
 	}{
 		"plain":                      {serve: whole(content), most: 14_000},
-		"gzip":                       {serve: whole(packed.Bytes()), compression: "gzip", most: 14_000},
+		"gzip":                       {serve: whole(packed), compression: "gzip", most: 14_000},
 		"xz":                         {serve: whole(xztest.Stored(content, 28)), compression: "xz", most: 14_000},
 		"xz, damaged":                {serve: whole(xztest.Stored(content, 28)[:5000]), compression: "xz", most: 14_000, code: transfer.StageDamaged},
 		"xz, too large":              {serve: whole(xztest.Stored(content, 28)), compression: "xz", most: 13_999, code: transfer.StageTooLarge},
@@ -73,7 +80,7 @@ func TestRun(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			_, _ = w.Write(content)
 		}, most: 13_999, code: transfer.StageTooLarge},
-		"a bomb":  {serve: whole(packed.Bytes()), compression: "gzip", most: 13_999, code: transfer.StageTooLarge},
+		"a bomb":  {serve: whole(packed), compression: "gzip", most: 13_999, code: transfer.StageTooLarge},
 		"damaged": {serve: whole(content), compression: "zstd", most: 14_000, code: transfer.StageDamaged},
 		"a connection that breaks": {serve: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", strconv.Itoa(len(content)))
@@ -126,20 +133,33 @@ func TestRun(t *testing.T) {
 // TestBlob holds that the blob of a registry is copied, also of one whose connections break, and that one with another digest is no copy.
 func TestBlob(t *testing.T) {
 	content := bytes.Repeat([]byte("harbour light\n"), 1000)
-	digest := "sha256:" + sumOf(content)
+	packed := gzipped(t, content)
+	other := bytes.Clone(packed)
+	other[4]++ // the time of a file, so that its content is the same
 	for name, test := range map[string]struct {
-		prepare func(*artifactstest.Registry)
-		change  func(*transfer.Stage)
-		code    transfer.StageExit
+		// compression is that of the blob.
+		compression string
+		prepare     func(*artifactstest.Registry)
+		change      func(*transfer.Stage)
+		code        transfer.StageExit
 	}{
 		"a blob":         {},
 		"without ranges": {prepare: func(r *artifactstest.Registry) { r.NoRanges.Store(true) }},
 		"broken":         {prepare: func(r *artifactstest.Registry) { r.BreakAfter.Store(6000) }},
 		"no such blob": {change: func(s *transfer.Stage) {
-			s.Blob = strings.ReplaceAll(s.Blob, digest, "sha256:"+strings.Repeat("0", 64))
+			s.Blob = strings.ReplaceAll(s.Blob, sumOf(content), strings.Repeat("0", 64))
 		}, code: transfer.StageUnavailable},
 		"another digest": {prepare: func(r *artifactstest.Registry) {
 			r.Answer("/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bytes.ToUpper(content)) })
+		}, code: transfer.StageMismatch},
+		"a compressed blob": {compression: "gzip"},
+		"a compressed blob with another digest": {compression: "gzip", prepare: func(r *artifactstest.Registry) {
+			r.Answer("/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(other) })
+		}, code: transfer.StageMismatch},
+		"a compressed blob with another end": {compression: "gzip", prepare: func(r *artifactstest.Registry) {
+			r.Answer("/blobs/", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write(append(slices.Clip(packed), 0))
+			})
 		}, code: transfer.StageMismatch},
 		"another size": {change: func(s *transfer.Stage) { s.Size-- }, code: transfer.StageMismatch},
 		"too large":    {change: func(s *transfer.Stage) { s.MaxBytes-- }, code: transfer.StageTooLarge},
@@ -151,7 +171,8 @@ func TestBlob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry := artifactstest.NewTLS(t)
-			registry.PushOVA(t, "appliances/quay:v1", "quay.ova", content)
+			blob := map[string][]byte{"": content, "gzip": packed}[test.compression]
+			registry.PushOVA(t, "appliances/quay:v1", "quay.ova", blob)
 			if test.prepare != nil {
 				test.prepare(registry)
 			}
@@ -160,7 +181,7 @@ func TestBlob(t *testing.T) {
 			}, "")
 			must(t, err)
 			defer stop()
-			plan := &transfer.Stage{Blob: registry.Host + "/appliances/quay@" + digest, Size: int64(len(content)), MaxBytes: int64(len(content))}
+			plan := &transfer.Stage{Blob: registry.Host + "/appliances/quay@sha256:" + sumOf(blob), Size: int64(len(blob)), Compression: test.compression, MaxBytes: int64(len(content))}
 			if test.change != nil {
 				test.change(plan)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtward/virtward/sources/compressions"
 	"github.com/virtward/virtward/sources/compressions/xz"
+	"github.com/virtward/virtward/sources/compressions/xz/xztest"
 )
 
 // window is more than what all but one of the files of the tests need.
@@ -101,6 +102,7 @@ func TestOpen(t *testing.T) {
 	must(t, err)
 	broken := errors.New("broken")
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
+	block := xztest.Stored(nil, 0) // the header of a stream has 12 bytes, and its block without content 20
 	for name, test := range map[string]struct {
 		kind string
 		from io.Reader
@@ -123,6 +125,9 @@ func TestOpen(t *testing.T) {
 		"truncated xz":            {"xz", bytes.NewReader(xzFile(t, "parts")[:400]), 1000, "", compressions.ErrDamaged},
 		"too large for xz":        {"xz", bytes.NewReader(xzFile(t, "parts")), 999, "", compressions.ErrTooLarge},
 		"empty streams of xz":     {"xz", &endless{part: xzFile(t, "empty")}, 14, "", compressions.ErrTooLarge},
+		"empty blocks of xz":      {"xz", io.MultiReader(bytes.NewReader(block[:12]), &endless{part: block[12:32]}), 14, "", compressions.ErrTooLarge},
+		"zeros behind xz":         {"xz", io.MultiReader(bytes.NewReader(xzFile(t, "parts")), bytes.NewReader(make([]byte, 1<<20))), 1000, string(xzText(t)), nil},
+		"endless zeros behind xz": {"xz", io.MultiReader(bytes.NewReader(xzFile(t, "parts")), &endless{part: make([]byte, 1<<10)}), 1000, "", compressions.ErrTooLarge},
 		"a large dictionary":      {"xz", bytes.NewReader(xzFile(t, "default")), 1 << 30, "", compressions.ErrDictionary},
 		"a filter":                {"xz", bytes.NewReader(xzFile(t, "x86")), 1 << 30, "", compressions.ErrFilter},
 		"too large, as it is":     {"", bytes.NewReader([]byte(text)), 13, "", compressions.ErrTooLarge},

@@ -64,6 +64,8 @@ type decoder struct {
 	distances          [4]uint32
 	p                  probabilities
 	literals           [literalSize << maxLiteralBits]uint16
+	// used tells which parts of literals were set since the state was reset: a file can have a reset for each byte, and only few parts are used.
+	used [1 << maxLiteralBits]bool
 
 	// The decoder of ranges: input is the next byte of the chunk.
 	input   int
@@ -159,7 +161,7 @@ func (d *decoder) reset() {
 		}
 		fill(l.high[:])
 	}
-	fill(d.literals[:literalSize*(d.lpMask+1)<<d.lc])
+	d.used = [1 << maxLiteralBits]bool{}
 }
 
 func fill(all []uint16) {
@@ -251,8 +253,12 @@ func (d *decoder) literal(known int) {
 	if known > 0 {
 		before = int(d.back(0))
 	}
-	at := literalSize * ((d.at&d.lpMask)<<d.lc + before>>(8-d.lc))
-	probabilities := d.literals[at : at+literalSize]
+	part := (d.at&d.lpMask)<<d.lc + before>>(8-d.lc)
+	probabilities := d.literals[part*literalSize : (part+1)*literalSize]
+	if !d.used[part] {
+		fill(probabilities)
+		d.used[part] = true
+	}
 	symbol := uint32(1)
 	if d.state >= literalStates {
 		matched, offset := uint32(d.back(d.distances[0]))<<1, uint32(0x100)

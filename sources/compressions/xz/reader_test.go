@@ -88,8 +88,11 @@ func TestRead(t *testing.T) {
 		}
 	}
 	delete(all, "x86")
-	data := map[string][]byte{"streams": slices.Concat(file(t, "fast"), make([]byte, 8), file(t, "crc32"), file(t, "empty"), make([]byte, 4))}
-	all["streams"] = made{content: append(text(), text()...)}
+	data := map[string][]byte{
+		"streams": slices.Concat(file(t, "fast"), make([]byte, 8), file(t, "crc32"), file(t, "empty"), make([]byte, 4)),
+		"zeros":   slices.Concat(file(t, "fast"), make([]byte, 1<<20), file(t, "crc32"), make([]byte, 1<<20)),
+	}
+	all["streams"], all["zeros"] = made{content: append(text(), text()...)}, made{content: append(text(), text()...)}
 	for name, m := range all {
 		t.Run(name, func(t *testing.T) {
 			if data[name] == nil {
@@ -132,25 +135,26 @@ func TestErrors(t *testing.T) {
 		most int64
 		want string
 	}{
-		"another file":         {strings.NewReader(strings.Repeat("x", 100)), most, "the file does not begin as one of xz"},
-		"nothing":              {strings.NewReader(""), most, io.ErrUnexpectedEOF.Error()},
-		"a filter":             {bytes.NewReader(file(t, "x86")), most, xz.ErrFilter.Error()},
-		"a large dictionary":   {bytes.NewReader(file(t, "best")), most - 1, xz.ErrDictionary.Error()},
-		"the largest one":      {bytes.NewReader(header(t, func(h []byte) { h[4] = 40 })), most, xz.ErrDictionary.Error()},
-		"an unknown one":       {bytes.NewReader(header(t, func(h []byte) { h[4] = 41 })), most, "a header is damaged"},
-		"two filters":          {bytes.NewReader(header(t, func(h []byte) { h[1] = 1 })), most, xz.ErrFilter.Error()},
-		"flags of the future":  {bytes.NewReader(header(t, func(h []byte) { h[1] = 4 })), most, "a header is damaged"},
-		"padding with content": {bytes.NewReader(header(t, func(h []byte) { h[7] = 1 })), most, "a header is damaged"},
-		"an unknown checksum":  {bytes.NewReader(summed(6, 2, func(h []byte) { h[1] = 2 })), most, "the file has a kind of checksums that is not known"},
-		"other sizes":          {bytes.NewReader(summed(36, 4, func(h []byte) { h[3]++ })), most, "the index does not fit the blocks"},
-		"other bytes":          {bytes.NewReader(summed(36, 4, func(h []byte) { h[2]++ })), most, "the index does not fit the blocks"},
-		"more blocks":          {bytes.NewReader(summed(36, 4, func(h []byte) { h[1]++ })), most, "the index does not fit the blocks"},
-		"another end":          {bytes.NewReader(footed(func(h []byte) { h[0]++ })), most, "the index does not fit the blocks"},
-		"other flags":          {bytes.NewReader(footed(func(h []byte) { h[5] = 4 })), most, "a header is damaged"},
-		"bytes behind":         {bytes.NewReader(append(file(t, "default"), "these are others"...)), most, "bytes that are no stream follow a stream"},
-		"some zeros behind":    {bytes.NewReader(append(file(t, "default"), 0, 0, 0)), most, io.ErrUnexpectedEOF.Error()},
-		"zeros before":         {bytes.NewReader(append(make([]byte, 4), file(t, "default")...)), most, "the file does not begin as one of xz"},
-		"an error of the file": {io.MultiReader(bytes.NewReader(file(t, "default")[:500]), iotest.ErrReader(broken)), most, "broken"},
+		"another file":           {strings.NewReader(strings.Repeat("x", 100)), most, "the file does not begin as one of xz"},
+		"nothing":                {strings.NewReader(""), most, io.ErrUnexpectedEOF.Error()},
+		"a filter":               {bytes.NewReader(file(t, "x86")), most, xz.ErrFilter.Error()},
+		"a large dictionary":     {bytes.NewReader(file(t, "best")), most - 1, xz.ErrDictionary.Error()},
+		"the largest one":        {bytes.NewReader(header(t, func(h []byte) { h[4] = 40 })), most, xz.ErrDictionary.Error()},
+		"an unknown one":         {bytes.NewReader(header(t, func(h []byte) { h[4] = 41 })), most, "a header is damaged"},
+		"two filters":            {bytes.NewReader(header(t, func(h []byte) { h[1] = 1 })), most, xz.ErrFilter.Error()},
+		"flags of the future":    {bytes.NewReader(header(t, func(h []byte) { h[1] = 4 })), most, "a header is damaged"},
+		"padding with content":   {bytes.NewReader(header(t, func(h []byte) { h[7] = 1 })), most, "a header is damaged"},
+		"an unknown checksum":    {bytes.NewReader(summed(6, 2, func(h []byte) { h[1] = 2 })), most, "the file has a kind of checksums that is not known"},
+		"other sizes":            {bytes.NewReader(summed(36, 4, func(h []byte) { h[3]++ })), most, "the index does not fit the blocks"},
+		"other bytes":            {bytes.NewReader(summed(36, 4, func(h []byte) { h[2]++ })), most, "the index does not fit the blocks"},
+		"more blocks":            {bytes.NewReader(summed(36, 4, func(h []byte) { h[1]++ })), most, "the index does not fit the blocks"},
+		"another end":            {bytes.NewReader(footed(func(h []byte) { h[0]++ })), most, "the index does not fit the blocks"},
+		"other flags":            {bytes.NewReader(footed(func(h []byte) { h[5] = 4 })), most, "a header is damaged"},
+		"bytes behind":           {bytes.NewReader(append(file(t, "default"), "these are others"...)), most, "bytes that are no stream follow a stream"},
+		"some zeros behind":      {bytes.NewReader(append(file(t, "default"), 0, 0, 0)), most, io.ErrUnexpectedEOF.Error()},
+		"zeros between, too few": {bytes.NewReader(slices.Concat(file(t, "default"), make([]byte, 6), file(t, "default"))), most, "bytes that are no stream follow a stream"},
+		"zeros before":           {bytes.NewReader(append(make([]byte, 4), file(t, "default")...)), most, "the file does not begin as one of xz"},
+		"an error of the file":   {io.MultiReader(bytes.NewReader(file(t, "default")[:500]), iotest.ErrReader(broken)), most, "broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := io.ReadAll(xz.NewReader(test.from, test.most)); err == nil || err.Error() != test.want {
@@ -211,6 +215,35 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		_, _ = io.Copy(io.Discard, io.LimitReader(xz.NewReader(bytes.NewReader(data), 64<<10), 1<<20)) // most are damaged
 	})
+}
+
+// resets is a file whose state is reset before each byte of its content, which are zeros: no other file takes longer for its size.
+func resets(n int) []byte {
+	data := []byte("\xfd7zXZ\x00\x00\x00")
+	data = binary.LittleEndian.AppendUint32(data, crc32.ChecksumIEEE(data[6:8]))
+	header := []byte{2, 0, 0x21, 1, 0, 0, 0, 0}
+	data = append(binary.LittleEndian.AppendUint32(append(data, header...), crc32.ChecksumIEEE(header)), 0xe0, 0, 0, 0, 5, 4, 0, 0, 0, 0, 0, 0)
+	for range n - 1 {
+		data = append(data, 0xc0, 0, 0, 0, 5, 4, 0, 0, 0, 0, 0, 0)
+	}
+	return data
+}
+
+// TestResets holds that a file with a reset for each byte is decompressed.
+func TestResets(t *testing.T) {
+	got, err := io.ReadAll(xz.NewReader(bytes.NewReader(resets(100)), 4<<10))
+	if !bytes.Equal(got, make([]byte, 100)) || !errors.Is(err, io.ErrUnexpectedEOF) { // it has no end
+		t.Errorf("got %x, %v", got, err)
+	}
+}
+
+// BenchmarkResets measures the slowest decompression, by the compressed bytes.
+func BenchmarkResets(b *testing.B) {
+	data := resets(100_000)
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		_, _ = io.Copy(io.Discard, xz.NewReader(bytes.NewReader(data), 4<<10)) // it has no end
+	}
 }
 
 // BenchmarkReader measures the decompression of a text.
