@@ -56,8 +56,8 @@
 //	golden images    nodes, absent, retired, images (default       observedGeneration,           virtward-images
 //	                 architectures and manifests)                  conditions
 //	capture          all: the conditions, templateRef                                            virtward-templates
-//	import           all: the conditions, source, disks,                                         virtward-templateimports
-//	                 choices, templateRef
+//	import           all: the conditions, source, staging,                                       virtward-templateimports
+//	                 disks, choices, templateRef
 //	template export  all: the conditions, disks, links, expires                                  virtward-templateexports
 //	template                                                       Ready, volumes, parameters    virtward-templates
 //	policy           Suspended, errors, evaluationErrors,          Compiled, Ready, problems,    virtward-controller

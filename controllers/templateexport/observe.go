@@ -47,19 +47,14 @@ type observed struct {
 func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachineTemplateExport) (*observed, error) {
 	o := &observed{request: request, now: r.Clock.Now()}
 	var err error
-	if o.unguarded, err = r.Guards.Missing(ctx, request); err != nil {
-		return nil, err
-	}
 	if o.pod, err = requests.Read(ctx, r.Client, request.Namespace, exports.Servers.PodName(request.UID), &corev1.Pod{}); err != nil {
 		return nil, err
 	}
-	if o.pod == nil && o.unguarded == "" { // a pod has the clones already: an upgrade that adds a guard does not end it
-		if o.unguarded, err = r.CloneGuards.Missing(ctx, request); err != nil {
-			return nil, err
-		}
-	}
-	if isFailed(request) || request.DeletionTimestamp != nil {
+	if isFailed(request) || request.DeletionTimestamp != nil { // what is deleted needs no guard
 		return o, r.observeVolumes(ctx, o)
+	}
+	if err := r.observeGuards(ctx, o); err != nil {
+		return nil, err
 	}
 	if request.Status.FileName == "" || o.pod == nil {
 		if err := r.evaluate(ctx, o); err != nil {
@@ -75,10 +70,21 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 	if o.service, err = requests.Read(ctx, r.Client, request.Namespace, exports.Servers.Name(exports.Servers.Suffix(o.pod)), &corev1.Service{}); err != nil {
 		return nil, err
 	}
-	if o.isOwnPod() && o.isComplete() && diskservers.Listens(o.pod) {
+	if o.isOwnPod() && o.isComplete() && !o.isMisled() && diskservers.Listens(o.pod) {
 		o.server, o.silence = r.Prober.Status(ctx, o.pod, request.Status.Links.Internal)
 	}
 	return o, nil
+}
+
+// observeGuards reads whether the export is trusted.
+func (r *Reconciler) observeGuards(ctx context.Context, o *observed) (err error) {
+	if o.unguarded, err = r.Guards.Missing(ctx, o.request); err != nil || o.unguarded != "" {
+		return err
+	}
+	if o.pod == nil { // a pod has the clones already: an upgrade that adds a guard does not end it
+		o.unguarded, err = r.CloneGuards.Missing(ctx, o.request)
+	}
+	return err
 }
 
 // observeVolumes reads the clones.
@@ -153,12 +159,28 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 	return nil
 }
 
+// foreign is a claim that CDI did not create for the clone with its name; nil for none. CDI takes a claim with an annotation of its user for a
+// complete clone.
+func (o *observed) foreign() *corev1.PersistentVolumeClaim {
+	for i, claim := range o.claims {
+		if !diskservers.IsCreatedFor(claim, o.volumes[i]) || diskservers.HasAdopted(o.volumes[i]) {
+			return claim
+		}
+	}
+	return nil
+}
+
 // isOwnPod reports whether the pod is of this export.
 func (o *observed) isOwnPod() bool { return requests.IsController(o.pod, o.request.UID) }
 
 // owns reports whether a DataVolume is a clone of this export. Users can set an owner, and only the controller the label.
 func (o *observed) owns(volume *cdiv1beta1.DataVolume) bool {
 	return volume.Labels[v1beta1.LabelExportUID] == string(o.request.UID) && requests.IsController(volume, o.request.UID)
+}
+
+// isMisled reports whether the Service of the pod leads elsewhere, so that clients can have downloaded from another server.
+func (o *observed) isMisled() bool {
+	return o.isComplete() && !exports.Servers.Leads(o.service, o.pod)
 }
 
 // isComplete reports whether the pod has all its objects, and the status its link.

@@ -84,6 +84,8 @@ func (o *observed) advance() decision {
 		return failed(v1beta1.ReasonNameTaken, "Pod "+requests.Named(o.pod)+" exists, and is not of this export")
 	case o.pod.DeletionTimestamp != nil:
 		return works(v1beta1.ReasonPreparing, "waiting for the deletion of Pod "+requests.Named(o.pod), startInterval)
+	case o.isMisled():
+		return failed(v1beta1.ReasonVerificationFailed, "Service "+requests.Named(o.service)+" was changed, so clients can have downloaded from another server: create the export again")
 	case !o.isComplete(), o.pod.Status.Phase == corev1.PodFailed, o.pod.Status.Phase == corev1.PodSucceeded:
 		d := works(v1beta1.ReasonPreparing, "the server is replaced", startInterval)
 		d.steps = []requests.Step{{Verb: requests.Remove, Object: o.pod}}
@@ -145,6 +147,8 @@ func (o *observed) clone() decision {
 		d.progress.message += "; waiting for " + waiting[0]
 	case len(o.claims) < len(o.volumes):
 		d = works(v1beta1.ReasonCloning, "waiting for the claims of the clones", startInterval)
+	case o.foreign() != nil:
+		return failed(v1beta1.ReasonNameTaken, "PersistentVolumeClaim "+requests.Named(o.foreign())+" exists, and CDI did not create it for this export")
 	default:
 		d = works(v1beta1.ReasonPreparing, "the server is created", startInterval)
 		d.serve = true

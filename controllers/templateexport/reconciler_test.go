@@ -20,11 +20,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/admissionpolicies"
@@ -127,7 +129,9 @@ func (c *cluster) plays(t *testing.T) {
 	must(t, c.server.List(t.Context(), volumes))
 	for i := range volumes.Items {
 		if dv := &volumes.Items[i]; dv.Status.Phase == "" {
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: dv.Namespace, Name: dv.Name}}
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: dv.Namespace, Name: dv.Name, Annotations: map[string]string{"cdi.kubevirt.io/createdForDataVolume": string(dv.UID)},
+			}}
 			must(t, client.IgnoreAlreadyExists(c.server.Create(t.Context(), claim)))
 			dv.Status.Phase, dv.Status.Progress = cdiv1beta1.Succeeded, "100.0%"
 			if c.phase != "" {
@@ -365,6 +369,79 @@ func TestUnguarded(t *testing.T) {
 	rejected(t, c)
 }
 
+// TestServiceChanged holds that an export fails whose Service leads to another pod: clients can have downloaded another file.
+func TestServiceChanged(t *testing.T) {
+	for name, change := range map[string]func(*corev1.ServiceSpec){
+		"selector": func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "other"} },
+		"name":     func(s *corev1.ServiceSpec) { s.Type, s.ExternalName = corev1.ServiceTypeExternalName, "example.com" },
+		"port":     func(s *corev1.ServiceSpec) { s.Ports[0].TargetPort = intstr.FromInt32(1) },
+	} {
+		for when, begin := range map[string]func(*testing.T, *cluster){
+			"before it is ready": func(t *testing.T, c *cluster) {
+				c.silent = true
+				c.drive(t, unbounded(), func() bool { return c.stored(t).Status.TokenSecretRef != "" })
+				c.silent = false
+			},
+			"while it is ready": func(t *testing.T, c *cluster) { c.drive(t, unbounded(), c.serving(t)) },
+			"of a pod that has ended": func(t *testing.T, c *cluster) {
+				c.drive(t, unbounded(), c.serving(t))
+				for _, o := range c.objects(t) {
+					if pod, is := o.(*corev1.Pod); is {
+						pod.Status.Phase = corev1.PodFailed
+						must(t, c.server.Status().Update(t.Context(), pod))
+					}
+				}
+			},
+		} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				c := newCluster(t)
+				begin(t, c)
+				services := &corev1.ServiceList{}
+				must(t, c.server.List(t.Context(), services))
+				change(&services.Items[0].Spec)
+				must(t, c.server.Update(t.Context(), &services.Items[0]))
+				c.drive(t, unbounded(), func() bool { return c.ready(t).Reason == v1beta1.ReasonVerificationFailed })
+				if message := c.ready(t).Message; message != "Service catalogue/"+services.Items[0].Name+" was changed, so clients can have downloaded from another server: create the export again" {
+					t.Errorf("got %s", message)
+				}
+				c.drive(t, unbounded(), func() bool { return len(c.left(t)) == 0 })
+				if s := c.stored(t).Status; s.Links != nil || s.TokenSecretRef != "" {
+					t.Errorf("it still has a link: %+v", s)
+				}
+			})
+		}
+	}
+}
+
+// TestCleanUpUnguarded holds that what failed or is deleted is cleaned up without reading a guard.
+func TestCleanUpUnguarded(t *testing.T) {
+	unread := &guarded.Guards{
+		Reader: interceptor.NewClient(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return errors.New("a guard is read")
+			},
+		}),
+		All: admissionpolicies.ExportGuards(),
+	}
+	for name, end := range map[string]func(*testing.T, *cluster){
+		"failed": func(t *testing.T, c *cluster) {
+			c.answer = &exportserver.Status{Phase: exportserver.PhaseFailed, Problem: &transfer.Problem{Reason: "ExportFailed", Message: "it is no image"}}
+			c.drive(t, unbounded(), func() bool { return c.ready(t).Reason == v1beta1.ReasonExportFailed })
+		},
+		"deleted": func(t *testing.T, c *cluster) {
+			c.drive(t, unbounded(), c.serving(t))
+			must(t, c.server.Delete(t.Context(), c.stored(t)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, func(r *v1beta1.VirtualMachineTemplateExport) { r.Finalizers = []string{"example.com/keep"} })
+			end(t, c)
+			c.guards, c.cloneGuards = unread, unread
+			c.drive(t, unbounded(), func() bool { return len(c.left(t)) == 0 })
+		})
+	}
+}
+
 // TestEnds holds why exports fail, and that nothing of them is left.
 func TestEnds(t *testing.T) {
 	replaced := func(text string) func(*testing.T, *cluster) {
@@ -409,6 +486,16 @@ func TestEnds(t *testing.T) {
 		"a clone of others": {prepare: func(t *testing.T, c *cluster) {
 			must(t, c.server.Create(t.Context(), &cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: exports.CloneName(c.request, 1)}}))
 		}, reason: v1beta1.ReasonNameTaken, message: "exists, and is not of this export", left: []string{"DataVolume"}},
+		"a claim of others, which CDI adopts": {prepare: func(t *testing.T, c *cluster) {
+			must(t, c.server.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: catalogue, Name: exports.CloneName(c.request, 1), Annotations: map[string]string{"cdi.kubevirt.io/storage.populatedFor": exports.CloneName(c.request, 1)},
+			}}))
+		}, reason: v1beta1.ReasonNameTaken, message: "-1 exists, and CDI did not create it for this export"},
+		"a claim of others for another DataVolume": {prepare: func(t *testing.T, c *cluster) {
+			must(t, c.server.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: catalogue, Name: exports.CloneName(c.request, 0), Annotations: map[string]string{"cdi.kubevirt.io/createdForDataVolume": "another"},
+			}}))
+		}, reason: v1beta1.ReasonNameTaken, message: "-0 exists, and CDI did not create it for this export"},
 		"a clone of others, owned by the export": {prepare: func(t *testing.T, c *cluster) {
 			forged := exports.Clone(c.stored(t), &v1beta1.ExportDisk{Name: exports.CloneName(c.request, 1)})
 			forged.Labels = nil // a guard denies it

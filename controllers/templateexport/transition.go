@@ -50,6 +50,7 @@ var Events = events.Table{
 	events.Warning(v1beta1.ReasonSourceNotPermitted, "a volume is in a namespace that the export does not name"),
 	events.Warning(v1beta1.ReasonCloneFailed, "a volume could not be cloned"),
 	events.Warning(v1beta1.ReasonExportFailed, "the server could not read a volume"),
+	events.Warning(v1beta1.ReasonVerificationFailed, "the Service of the server was changed"),
 	events.Warning(v1beta1.ReasonNameTaken, "an object with the name exists, and does not belong to the export"),
 	events.Warning(v1beta1.ReasonDeadlineExceeded, "the export took too long"),
 	events.Warning(v1beta1.ReasonRejected, "the API server rejects an object for good"),

@@ -108,7 +108,9 @@ type cluster struct {
 	withoutRanges, unsized atomic.Bool
 	// phase is that of DataVolumes, Succeeded if it is empty.
 	phase cdiv1beta1.DataVolumePhase
-	told  []string
+	// adopts tells that CDI finds claims with the names of DataVolumes, and takes them for their content.
+	adopts bool
+	told   []string
 	// nodes run the pods of claims; nil without one.
 	nodes *nodes
 	// signatures say who must have signed artifacts.
@@ -173,6 +175,10 @@ func (c *cluster) plays(t *testing.T) {
 	must(t, c.server.List(t.Context(), volumes))
 	for i := range volumes.Items {
 		if dv := &volumes.Items[i]; dv.Status.Phase == "" {
+			if c.adopts {
+				dv.Annotations["cdi.kubevirt.io/storage.prePopulated"] = dv.Name
+				must(t, c.server.Update(t.Context(), dv))
+			}
 			dv.Status.Phase, dv.Status.Progress = cdiv1beta1.Succeeded, "100.0%"
 			if c.phase != "" && dv.Spec.Source.Blank == nil {
 				dv.Status.Phase, dv.Status.Progress = c.phase, "25.00%"
@@ -447,6 +453,10 @@ func TestEnds(t *testing.T) {
 			file: good, prepare: func(t *testing.T, c *cluster) {
 				must(t, c.server.Create(t.Context(), &cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "quay-disk-1"}}))
 			}, reason: v1beta1.ReasonNameTaken, message: "DataVolume catalogue/quay-disk-1 exists", left: []string{"DataVolume of nothing"},
+		},
+		"a claim of others": {
+			file: good, prepare: func(_ *testing.T, c *cluster) { c.adopts = true },
+			reason: v1beta1.ReasonNameTaken, message: "PersistentVolumeClaim catalogue/quay-disk-1 existed before its DataVolume, so CDI wrote nothing to it: use another templateName",
 		},
 		"a disk fails": {file: good, prepare: func(_ *testing.T, c *cluster) { c.phase = cdiv1beta1.Failed }, reason: v1beta1.ReasonImportFailed, message: "DataVolume catalogue/quay-disk-1 failed"},
 	} {

@@ -71,6 +71,8 @@ func (o *observed) stages() (d decision, waits bool) {
 		d.steps, d.keep = []requests.Step{{Verb: requests.Create, Object: imports.Copy(o.request)}}, true
 	case !o.owns(o.copy):
 		return failed(v1beta1.ReasonNameTaken, what+" exists, and is not of this import"), true
+	case diskservers.HasAdopted(o.copy):
+		return failed(v1beta1.ReasonNameTaken, claimOf(o.copy)+": create the import again"), true
 	case o.copy.Status.Phase == cdiv1beta1.Failed, reason == "Error" && o.copy.Status.RestartCount >= maxRestarts:
 		return failed(v1beta1.ReasonImportFailed, what+" failed"+requests.Quoted(message)), true
 	case o.copy.Status.Phase != cdiv1beta1.Succeeded:
@@ -108,24 +110,21 @@ func (o *observed) copying(what string) decision {
 	return d
 }
 
-// stageEnd is why a file cannot be copied. Without a reason, it can be another one at the next attempt.
-type stageEnd struct {
-	reason, message string
-	// named tells that the message follows the field of the source.
-	named bool
-}
+// stageEnd is why a file cannot be copied. Without a reason, it can be another one at the next attempt. The message follows the field of the
+// source, unless the size of the copy is wrong.
+type stageEnd struct{ reason, message string }
 
 // stageEnds are those of the codes with which the program of a pod ends. Texts of the program are not used, as those of the pod of a claim.
 var stageEnds = map[transfer.StageExit]stageEnd{
-	transfer.StageTooLarge:     {v1beta1.ReasonInvalidConfiguration, "spec.staging.size: the OVA is larger: create the import again with a larger size", false},
-	transfer.StageDamaged:      {v1beta1.ReasonNotImportable, "the compressed file is damaged or truncated", true},
-	transfer.StageWindow:       {v1beta1.ReasonNotImportable, fmt.Sprintf("zstd needs a window of more than %d MiB: compress the file with a lower level, and without --long", transfer.MaxWindow>>20), true},
-	transfer.StageDictionary:   {v1beta1.ReasonNotImportable, fmt.Sprintf("xz needs a dictionary of more than %d MiB: compress the file with one of the presets, such as xz -9", transfer.MaxDictionary>>20), true},
-	transfer.StageFilter:       {v1beta1.ReasonNotImportable, "xz has a filter for programs, which is not read: compress the file without a filter", true},
-	transfer.StageMismatch:     {v1beta1.ReasonVerificationFailed, "the registry sends a layer with another digest", true},
-	transfer.StageNotPermitted: {v1beta1.ReasonSourceNotPermitted, "the server redirects to a host or an address that an admin does not permit", true},
-	transfer.StageUnavailable:  {"", "the server does not send the whole file", false},
-	transfer.StageUnwritable:   {"", "the volume cannot be written", false},
+	transfer.StageTooLarge:     {v1beta1.ReasonInvalidConfiguration, "the OVA is larger: create the import again with a larger size"},
+	transfer.StageDamaged:      {v1beta1.ReasonNotImportable, "the compressed file is damaged or truncated"},
+	transfer.StageWindow:       {v1beta1.ReasonNotImportable, fmt.Sprintf("zstd needs a window of more than %d MiB: compress the file with a lower level, and without --long", transfer.MaxWindow>>20)},
+	transfer.StageDictionary:   {v1beta1.ReasonNotImportable, fmt.Sprintf("xz needs a dictionary of more than %d MiB: compress the file with one of the presets, such as xz -9", transfer.MaxDictionary>>20)},
+	transfer.StageFilter:       {v1beta1.ReasonNotImportable, "xz has a filter for programs, which is not read: compress the file without a filter"},
+	transfer.StageMismatch:     {v1beta1.ReasonVerificationFailed, "the registry sends a layer with another digest"},
+	transfer.StageNotPermitted: {v1beta1.ReasonSourceNotPermitted, "the server redirects to a host or an address that an admin does not permit"},
+	transfer.StageUnavailable:  {"", "the server does not send the whole file"},
+	transfer.StageUnwritable:   {"", "the volume cannot be written"},
 }
 
 // watching says how far a pod is that copies the file.
@@ -136,10 +135,10 @@ func (o *observed) watching(what string) decision {
 	}
 	code := codeOf(o.pod)
 	switch end := stageEnds[code]; {
-	case end.named:
-		return failed(end.reason, pathOf(o.request)+": "+end.message)
+	case code == transfer.StageTooLarge:
+		return failed(end.reason, "spec.staging.size: "+end.message)
 	case end.reason != "":
-		return failed(end.reason, end.message)
+		return failed(end.reason, pathOf(o.request)+": "+end.message)
 	case code != 0:
 		d.progress.Message = fmt.Sprintf("copying the file into %s failed, and is tried again: %s", what, cmp.Or(end.message, fmt.Sprintf("the program ended with the code %d", code)))
 	case !diskservers.Listens(o.pod):

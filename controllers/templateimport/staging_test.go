@@ -260,6 +260,7 @@ func TestStagingEnds(t *testing.T) {
 		"a volume of others": {file: good, prepare: func(t *testing.T, c *cluster) {
 			must(t, c.server.Create(t.Context(), &cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: imports.CopyName(c.stored(t))}, Spec: cdiv1beta1.DataVolumeSpec{Source: &cdiv1beta1.DataVolumeSource{}}}))
 		}, reason: v1beta1.ReasonNameTaken, message: "exists, and is not of this import", left: []string{"DataVolume of nothing"}},
+		"a claim of others":              {file: good, prepare: func(_ *testing.T, c *cluster) { c.adopts = true }, reason: v1beta1.ReasonNameTaken, message: "existed before its DataVolume, so CDI wrote nothing to it: create the import again"},
 		"a copy with another descriptor": {file: good, change: require, prepare: func(t *testing.T, c *cluster) { c.forges(t, other) }, reason: v1beta1.ReasonSourceChanged, message: "the file at the URL, or its copy in the volume, is not the one"},
 		"a larger file for the controller": {file: good, change: require, prepare: func(t *testing.T, c *cluster) {
 			c.drive(t, unbounded(), func() bool { s := c.stored(t).Status.Staging; return s != nil && s.Complete })

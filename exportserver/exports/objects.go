@@ -48,7 +48,7 @@ func CloneName(of *v1beta1.VirtualMachineTemplateExport, index int) string {
 // Clone is the DataVolume that clones the source of a disk.
 func Clone(of *v1beta1.VirtualMachineTemplateExport, disk *v1beta1.ExportDisk) *cdiv1beta1.DataVolume {
 	dv := &cdiv1beta1.DataVolume{ObjectMeta: Servers.Owned(of, disk.Name, owner(of))}
-	dv.Annotations = map[string]string{"cdi.kubevirt.io/storage.bind.immediate.requested": "true", "cdi.kubevirt.io/storage.deleteAfterCompletion": "false"}
+	dv.Annotations = servers.VolumeAnnotations()
 	dv.Spec.Source = &cdiv1beta1.DataVolumeSource{}
 	if from := disk.Source; from.Kind == apikinds.PersistentVolumeClaim {
 		dv.Spec.Source.PVC = &cdiv1beta1.DataVolumeSourcePVC{Namespace: from.Namespace, Name: from.Name}

@@ -18,12 +18,6 @@ import (
 	"github.com/virtward/virtward/sources"
 )
 
-// Annotations of DataVolumes that CDI reads: the import begins without a consumer, and the DataVolume is kept afterwards.
-const (
-	bindImmediately = "cdi.kubevirt.io/storage.bind.immediate.requested"
-	deleteCompleted = "cdi.kubevirt.io/storage.deleteAfterCompletion"
-)
-
 // importerLabel and importerValue are the label of the pods of CDI that read sources.
 const importerLabel, importerValue = "cdi.kubevirt.io", "importer"
 
@@ -270,7 +264,7 @@ func Upload(of *v1beta1.VirtualMachineTemplateImport, disk *Disk, labels map[str
 // volume is a DataVolume with the storage of an import.
 func volume(of *v1beta1.VirtualMachineTemplateImport, meta metav1.ObjectMeta, size int64, source *cdiv1beta1.DataVolumeSource) *cdiv1beta1.DataVolume {
 	dv := &cdiv1beta1.DataVolume{ObjectMeta: meta}
-	dv.Annotations = map[string]string{bindImmediately: "true", deleteCompleted: "false"}
+	dv.Annotations = servers.VolumeAnnotations()
 	dv.Spec.Source = source
 	dv.Spec.ContentType = cdiv1beta1.DataVolumeKubeVirt
 	dv.Spec.Storage = &cdiv1beta1.StorageSpec{Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{

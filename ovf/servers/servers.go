@@ -155,6 +155,14 @@ func IsBlock(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
+// VolumeAnnotations are those of a DataVolume for CDI: it begins without a consumer, takes no claim that exists, and keeps the DataVolume
+// afterwards.
+func VolumeAnnotations() map[string]string {
+	return map[string]string{
+		"cdi.kubevirt.io/storage.bind.immediate.requested": "true", "cdi.kubevirt.io/allowClaimAdoption": "false", "cdi.kubevirt.io/storage.deleteAfterCompletion": "false",
+	}
+}
+
 // PeerOf are the pods of a process of Virtward in its namespace.
 func PeerOf(namespace, component string) networkingv1.NetworkPolicyPeer {
 	return networkingv1.NetworkPolicyPeer{

@@ -304,7 +304,7 @@ func (r *dataVolumeReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 func (r *dataVolumeReconciler) claim(ctx context.Context, volume *cdiv1beta1.DataVolume) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: volume.Namespace, Name: volume.Name,
+			Namespace: volume.Namespace, Name: volume.Name, Annotations: map[string]string{"cdi.kubevirt.io/createdForDataVolume": string(volume.UID)},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(volume, cdiv1beta1.SchemeGroupVersion.WithKind("DataVolume"))},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{

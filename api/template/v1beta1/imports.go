@@ -32,7 +32,8 @@ const (
 	// ReasonSourceChanged: the file at the URL or in the claim is not the one that the import began with.
 	ReasonSourceChanged = "SourceChanged"
 	// ReasonVerificationFailed: the file does not have the digest that is
-	// required, or the artifact no signature.
+	// required, or the artifact no signature. Or a user changed the Service of
+	// the server of an import or an export.
 	ReasonVerificationFailed = "VerificationFailed"
 	// ReasonCredentialsForbidden: Virtward may not read the Secret, the ConfigMap or the claim of the source.
 	ReasonCredentialsForbidden = "CredentialsForbidden"

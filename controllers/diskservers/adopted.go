@@ -1,0 +1,24 @@
+package diskservers
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+)
+
+// Annotations of CDI. It takes a claim with storage.populatedFor for the content of the DataVolume of this name, without writing to it. It notes
+// the claim in annotationAdopted of the DataVolume, once the claim is bound. A claim that it creates has the UID of its DataVolume.
+const (
+	annotationAdopted = "cdi.kubevirt.io/storage.prePopulated"
+	annotationCreated = "cdi.kubevirt.io/createdForDataVolume"
+)
+
+// HasAdopted reports whether CDI took a claim that existed before a DataVolume for its content.
+func HasAdopted(dv *cdiv1beta1.DataVolume) bool {
+	_, has := dv.Annotations[annotationAdopted]
+	return has
+}
+
+// IsCreatedFor reports whether CDI created a claim for a DataVolume.
+func IsCreatedFor(claim *corev1.PersistentVolumeClaim, dv *cdiv1beta1.DataVolume) bool {
+	return claim.Annotations[annotationCreated] == string(dv.UID)
+}
