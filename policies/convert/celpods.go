@@ -122,7 +122,7 @@ const partsUnread = "with its parameters, a part that reads fields that are not 
 func (p *celPods) notes() []string {
 	all := p.left
 	if p.everyKey {
-		all = append(all, "it reads all labels or annotations: those with the UID of the instance have an empty one")
+		all = append(all, everyKeyRead)
 	}
 	if p.unread {
 		all = append(all, partsUnread)
@@ -177,8 +177,21 @@ func (*celPods) renamed(text string, fields map[string]string, certain []int) (s
 	}, certain)
 }
 
-// visit checks a node, and returns the fields of the pod that its value can be.
+// maxPaths bounds the fields that a value can be.
+const maxPaths = 100
+
+// visit checks a node, and returns the fields of the pod that its value can be, each once: a variable can be used twice in the next one.
 func (p *celPods) visit(node celast.Expr, around *celNames) []path {
+	all := distinct(p.possible(node, around))
+	if len(all) > maxPaths {
+		p.fails("one of its values can be more than %d fields of the pod: read fewer fields in one expression", maxPaths)
+		return nil
+	}
+	return all
+}
+
+// possible returns the fields of the pod that the value of a node can be. A field can be there several times.
+func (p *celPods) possible(node celast.Expr, around *celNames) []path {
 	if p.constant(node, around) != variable {
 		p.skipped(node, around)
 		return nil
@@ -270,10 +283,8 @@ func (p *celPods) selected(s celast.SelectExpr, around *celNames) []path {
 
 // direct reports whether a node is the object, or a field of it that is selected with dots only.
 func direct(node celast.Expr) bool {
-	if node.Kind() == celast.SelectKind {
-		return direct(node.AsSelect().Operand())
-	}
-	return node.Kind() == celast.IdentKind && node.AsIdent() == "object"
+	root := rootOf(node)
+	return root != nil && root.AsIdent() == "object"
 }
 
 // rootOf is the name with which fields begin that are selected with dots only; nil if they begin with something else.
@@ -466,7 +477,7 @@ func (p *celPods) list(elements []celast.Expr, around *celNames) (all []path) {
 // comprehension returns what the value of a macro can be.
 func (p *celPods) comprehension(c celast.ComprehensionExpr, around *celNames) []path {
 	if over := c.IterRange(); over.Kind() == celast.ListKind && over.AsList().Size() == 0 { // it declares a name for a value
-		p.fails("it has optMap or optFlatMap, which Kyverno evaluates differently")
+		p.fails("it has optMap or optFlatMap, which not all engines evaluate alike: test the value with hasValue()")
 	}
 	var elements []path
 	if over := p.visit(c.IterRange(), around); len(over) > 0 {

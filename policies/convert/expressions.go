@@ -55,6 +55,23 @@ func pointer(message string) string {
 // path is the steps to a field of the object.
 type path []string
 
+// distinct returns each path once, in their order.
+func distinct(paths []path) []path {
+	known := make(map[string]bool, len(paths))
+	return slices.DeleteFunc(slices.Clone(paths), func(one path) bool {
+		at := strings.Join(one, "\x00")
+		again := known[at]
+		known[at] = true
+		return again
+	})
+}
+
+// maxFields bounds the fields that an expression is known to read. With more, it has no common field.
+const maxFields = 256
+
+// anyField is a path that has no field in common with others.
+var anyField = path{everyElement}
+
 // fieldsOf returns the fields of the object that an expression reads, also through variables, and those that decide fields of its pod.
 func (d *draft) fieldsOf(text string) []path {
 	tree, err := export.Tree(text)
@@ -63,6 +80,9 @@ func (d *draft) fieldsOf(text string) []path {
 	}
 	var found []path
 	d.collect(tree.Expr(), &found)
+	if found = distinct(found); len(found) > maxFields {
+		return []path{anyField}
+	}
 	return found
 }
 

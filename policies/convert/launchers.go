@@ -178,20 +178,12 @@ func (f *clusterFilter) move(excludes bool) string {
 		r.Operations = operations[:2]
 		r.Selector, _ = withoutLauncher(r.Selector)
 	}
-	keys := map[string][]string{"labels": selectedKeys(r.Selector), "annotations": slices.Sorted(maps.Keys(r.Annotations))}
-	for _, of := range []string{"annotations", "labels"} {
-		for _, key := range keys[of] {
-			steps := []string{"metadata", of}
-			_, unknown := podFieldOf(append(slices.Clone(steps), key))
-			if wild(key) {
-				unknown = keyUnknown(steps, key)
-			}
-			if unknown != "" {
-				return "its match has the " + strings.TrimSuffix(of, "s") + " " + texts.Shorten(key, maxQuoted) + ": " + unknown
-			}
+	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
+		if unknown := unknownKeyOf("annotations", key); unknown != "" {
+			return unknown
 		}
 	}
-	return ""
+	return unknownLabel(r.Selector)
 }
 
 // moveLaunchers makes a native policy about pods of virtual machines, or one in its form, one about virtual machines. The problem says why
@@ -217,10 +209,8 @@ func (o *original) moveLaunchers() (problem string) {
 	case !creates(constraints.ResourceRules) || len(bound.ResourceRules) > 0 && !creates(bound.ResourceRules):
 		return podsNotCreated
 	}
-	for _, key := range selectedKeys(rest) {
-		if _, unknown := podFieldOf([]string{"metadata", "labels", key}); unknown != "" {
-			return "its match has the label " + texts.Shorten(key, maxQuoted) + ": " + unknown
-		}
+	if unknown := unknownLabel(rest); unknown != "" {
+		return unknown
 	}
 	conditions, variables, validations := slices.Clone(o.spec.MatchConditions), slices.Clone(o.spec.Variables), slices.Clone(o.spec.Validations)
 	pods := &celPods{}

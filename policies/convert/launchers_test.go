@@ -2,6 +2,7 @@ package convert_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"reflect"
 	"slices"
@@ -258,7 +259,7 @@ func TestLauncherExpressionsLeft(t *testing.T) {
 		"(true ? object.spec.containers : []).exists(d, d.image == 'b')":                     image,
 		"(object.spec.containers + object.spec.initContainers).exists(d, d['image'] == 'b')": image,
 		"variables.all.exists(d, d.image == 'b')":                                            image,
-		"object.spec.?containers.optMap(all, all[0].image == 'a').orValue(true)":             "it has optMap or optFlatMap, which Kyverno evaluates differently",
+		"object.spec.?containers.optMap(all, all[0].image == 'a').orValue(true)":             "it has optMap or optFlatMap, which not all engines evaluate alike: test the value with hasValue()",
 		"dyn(object).spec.containers.exists(c, has(c.image))":                                image,
 		"object.spec.containers.exists(c, c == 'a')":                                         "it reads spec.containers[] as a whole",
 		"object.spec.containers == []":                                                       "it reads spec.containers as a whole",
@@ -431,6 +432,19 @@ func TestLauncherReviews(t *testing.T) {
 		message: true,
 		strings.Replace(message, "hostPID;", "hostPID; msg != \"a\";", 1):             false, // it decides, too
 		"package x\nviolation[{\"msg\": input.review.object.metadata.name}] { true }": true,
+		// The name is the message, or a part of a text.
+		strings.Replace(message, "sprintf(\"%v\", [input.review.object.metadata.name])", "input.review.object.metadata.name", 1):                                            true,
+		strings.Replace(message, "sprintf(\"%v\", [", "sprintf(\"%v %v\", [[c.name | c := input.review.object.spec.containers[_]], ", 1):                                    true,
+		strings.Replace(message, "sprintf(\"%v\", [input.review.object.metadata.name])", "concat(\" \", [\"a\", sprintf(\"%v\", [input.review.object.metadata.name])])", 1): true,
+		// It decides whether there is a message.
+		strings.Replace(message, "sprintf(\"%v\", [input.review.object.metadata.name])", "{\"x\": \"bad\"}[input.review.object.metadata.name]", 1):                false,
+		strings.Replace(message, "[input.review.object.metadata.name]", "[{\"x\": \"bad\"}[input.review.object.metadata.name]]", 1):                               false,
+		strings.Replace(message, "[input.review.object.metadata.name]", "[f(input.review.object.metadata.name)]", 1) + "\nf(x) = x { x == \"a\" }":                false,
+		strings.Replace(message, "[input.review.object.metadata.name]", "[trim_prefix(input.review.object.metadata.name, \"a\")]", 1):                             false,
+		strings.Replace(message, "[input.review.object.metadata.name]", "[[x | x := input.review.object.metadata.name; x == \"a\"]]", 1):                          false,
+		"package x\nviolation[{\"msg\": {\"x\": \"bad\"}[input.review.object.metadata.name]}] { true }":                                                           false,
+		"package x\nviolation[{\"msg\": concat(\" \", [n | n := input.review.object.metadata.name; n != \"a\"])}] { true }":                                       false,
+		strings.Replace(message, "[input.review.object.metadata.name])", "[input.review.object.metadata.name]) with input.review.object.spec.hostPID as true", 1): false,
 	} {
 		if err := unstructured.SetNestedSlice(objects[0].Object, []any{map[string]any{"target": "admission.k8s.gatekeeper.sh", "rego": rego}}, "spec", "targets"); err != nil {
 			t.Fatal(err)
@@ -556,5 +570,36 @@ func TestPodsOfAll(t *testing.T) {
 	results := convert.Convert(environment(t), podConstraint(t, map[string]any{"app": "a"}, "true", ""), effective.AlwaysSet())
 	if !strings.Contains(results[0].Notes[0].Message, advice) {
 		t.Errorf("a constraint: %s", results[0].Notes[0].Message)
+	}
+}
+
+// TestManyVariables: variables that are used twice in the next one do not double what is followed.
+func TestManyVariables(t *testing.T) {
+	const n = 40
+	variables := func(first, next string) string {
+		all := []string{"{name: v0, expression: \"" + first + "\"}"}
+		for i := range n {
+			all = append(all, fmt.Sprintf("{name: v%d, expression: \"%s\"}", i+1, strings.ReplaceAll(next, "$", fmt.Sprintf("variables.v%d", i))))
+		}
+		return strings.Join(all, ", ")
+	}
+	const rule = "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: x}, spec: {rules: [{name: r, match: {any: [{resources: {kinds: [%s], operations: [CREATE]%s}}]}, validate: {cel: {variables: [%s], expressions: [{expression: \"%s\"}]}}}]}}"
+	const launcher = ", selector: {matchLabels: {kubevirt.io: virt-launcher}}"
+	var chain strings.Builder
+	for i := range 101 {
+		fmt.Fprintf(&chain, "object.metadata.labels['l%d'] == 'a' ? object.metadata.labels['m%d'] : (", i, i)
+	}
+	for _, c := range []struct{ name, kind, selector, variables, expression, want string }{
+		{"a pod", "Pod", launcher, variables("object.spec.containers", "$ + $"), fmt.Sprintf("variables.v%d.all(c, c.name != 'a')", n), "c.name != 'a'"},
+		{"alternatives of a pod", "Pod", launcher, variables("object.spec.containers", "has(object.spec.hostPID) ? $ : $"), fmt.Sprintf("variables.v%d.all(c, c.name != 'a')", n), "c.name != 'a'"},
+		{"a virtual machine", "VirtualMachine", "", variables("object.spec.template.spec.volumes", "$ + $"), fmt.Sprintf("variables.v%d.all(v, v.name != 'a')", n), "fieldPath: spec.template.spec.volumes"},
+		{"other fields each time", "VirtualMachine", "", variables("dyn(object).spec", "$.a || $.b ? $.a : $.b"), fmt.Sprintf("variables.v%d.name != 'a'", n), "enforcement: Audit"},
+		{"too many fields", "Pod", launcher, "", "(" + chain.String() + "'a'" + strings.Repeat(")", 102) + " != ''", "one of its values can be more than 100 fields of the pod: read fewer fields in one expression"},
+	} {
+		text := fmt.Sprintf(rule, c.kind, c.selector, c.variables, c.expression)
+		results := convert.Convert(environment(t), []*unstructured.Unstructured{parsed(t, text)}, effective.AlwaysSet())
+		if got := strings.Join(strings.Fields(strings.ReplaceAll(printed(t, results), "#", "")), " "); !strings.Contains(got, c.want) {
+			t.Errorf("%s:\n%s", c.name, got[:min(len(got), 2000)])
+		}
 	}
 }

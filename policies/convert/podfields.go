@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // podType is the type of the pods that rules about pods of virtual machines read.
@@ -157,6 +160,33 @@ func (f *podField) known(steps []string) (ref, bool) {
 		return ref{}, false
 	}
 	return made, true
+}
+
+// everyKeyRead is the note of a policy that reads all labels or annotations.
+const everyKeyRead = "it reads all labels or annotations: those with the UID of the instance have an empty one"
+
+// unknownKeyOf says why a match has a label or an annotation that is not known; empty if it is known. of is labels or annotations. The key
+// can have wildcards.
+func unknownKeyOf(of, key string) string {
+	steps := []string{"metadata", of}
+	_, unknown := podFieldOf(append(slices.Clone(steps), key))
+	if wild(key) {
+		unknown = keyUnknown(steps, key)
+	}
+	if unknown == "" {
+		return ""
+	}
+	return "its match has the " + strings.TrimSuffix(of, "s") + " " + texts.Shorten(key, maxQuoted) + ": " + unknown
+}
+
+// unknownLabel is unknownKeyOf for the first such label of a selector.
+func unknownLabel(s *metav1.LabelSelector) string {
+	for _, key := range selectedKeys(s) {
+		if unknown := unknownKeyOf("labels", key); unknown != "" {
+			return unknown
+		}
+	}
+	return ""
 }
 
 // machineField returns the field of an instance that decides a field of its pod; nil if several do, or none of its spec.

@@ -19,9 +19,8 @@ type regoPods struct {
 	problem error
 	// everyKey reports whether a module reads all labels or annotations, and named whether a message has the name of the pod.
 	everyKey, named bool
-	// message is the assignment of the message of a violation that is checked, and inMessage reports whether a part of it is.
-	message   *ast.Expr
-	inMessage bool
+	// text is the message of a violation, as its rule assigns it; nil if the rule reads it, too.
+	text *ast.Expr
 	// given are the parameters, and unread reports whether a part has no effect with them.
 	given  map[string]any
 	unread bool
@@ -61,9 +60,9 @@ func (p *regoPods) bodies(first *ast.Rule) {
 	violation := nameOfRule(first) == violationRule
 	for rule := first; rule != nil; rule = rule.Else {
 		before := p.problem
-		p.message = nil
+		p.text = nil
 		if violation {
-			p.message = messageOf(rule)
+			p.text = textOf(rule)
 		}
 		p.head(rule.Head, violation)
 		p.body(rule.Body)
@@ -120,9 +119,9 @@ func (p *regoPods) followed() (n int) {
 // head checks what a rule returns. Of a violation, only the message stays.
 func (p *regoPods) head(head *ast.Head, violation bool) {
 	if element, ok := keyOf(head).(ast.Object); ok && violation && element.Get(ast.StringTerm("msg")) != nil {
-		p.inMessage = true
-		p.term(element.Get(ast.StringTerm("msg")), false)
-		p.inMessage = false
+		if p.text == nil { // or else the body has it
+			p.message(element.Get(ast.StringTerm("msg")))
+		}
 		return
 	}
 	for _, term := range []*ast.Term{head.Key, head.Value} {
@@ -142,14 +141,53 @@ func keyOf(head *ast.Head) ast.Value {
 
 func (p *regoPods) body(body ast.Body) {
 	for _, e := range body {
-		p.inMessage = e == p.message
+		if e == p.text {
+			p.message(e.Operand(1))
+			continue
+		}
 		p.expression(e)
-		p.inMessage = false
 	}
 }
 
-// messageOf returns the expression that gives a violation its message, if nothing else of the rule reads it; nil if there is none.
-func messageOf(rule *ast.Rule) (found *ast.Expr) {
+// message checks the message of a violation. The name of the pod can be the message, or a part of it: it must have no effect on whether
+// there is a message, so it can be in the arguments of functions of texts only.
+func (p *regoPods) message(term *ast.Term) {
+	call, ok := term.Value.(ast.Call)
+	switch {
+	case p.isName(term):
+		p.named = true
+	case ok && joinsTexts(call):
+		for _, argument := range call[1:] {
+			p.messagePart(argument)
+		}
+	default:
+		p.term(term, false)
+	}
+}
+
+// messagePart checks an argument of a function of texts in a message: a part of the message, or a list of these.
+func (p *regoPods) messagePart(argument *ast.Term) {
+	if list, ok := argument.Value.(*ast.Array); ok {
+		list.Foreach(p.message)
+		return
+	}
+	p.message(argument)
+}
+
+// isName reports whether a term is the name of the pod.
+func (*regoPods) isName(term *ast.Term) bool {
+	ref, ok := term.Value.(ast.Ref)
+	return ok && ref.Equal(nameOfPod)
+}
+
+// joinsTexts reports whether a call has a text for all texts, whatever they are: sprintf, and concat.
+func joinsTexts(call ast.Call) bool {
+	name := call[0].String()
+	return name == ast.Sprintf.Name || name == ast.Concat.Name
+}
+
+// textOf returns the expression that gives a violation its message, if nothing else of the rule reads it; nil if there is none.
+func textOf(rule *ast.Rule) (found *ast.Expr) {
 	element, _ := keyOf(rule.Head).(ast.Object)
 	if element == nil {
 		return nil
@@ -170,7 +208,7 @@ func messageOf(rule *ast.Rule) (found *ast.Expr) {
 		return false
 	})
 	for _, e := range rule.Body {
-		if (e.IsAssignment() || e.IsEquality()) && e.Operand(0).Value.Compare(name) == 0 && reads == 1 {
+		if (e.IsAssignment() || e.IsEquality()) && !e.Negated && len(e.With) == 0 && e.Operand(0).Value.Compare(name) == 0 && reads == 1 {
 			found = e
 		}
 	}
@@ -237,10 +275,6 @@ func (p *regoPods) term(term *ast.Term, flows bool) {
 			}
 		}
 		p.reference(v)
-		if p.inMessage && v.Equal(nameOfPod) { // a message can have the prefix of the name
-			p.named = true
-			return
-		}
 	case ast.Call:
 		p.call(v)
 	case *ast.ArrayComprehension:
@@ -413,10 +447,8 @@ func (s *constraintSpec) moveLaunchers() (ok bool, problem string) {
 	case m.Name != "" && m.Name != "*" && m.Name != launcherValue+"*" && m.Name != launcherValue+"-*":
 		return true, podsNamed
 	}
-	for _, key := range selectedKeys(rest) {
-		if _, unknown := podFieldOf([]string{"metadata", "labels", key}); unknown != "" {
-			return true, "its match has the label " + texts.Shorten(key, maxQuoted) + ": " + unknown
-		}
+	if unknown := unknownLabel(rest); unknown != "" {
+		return true, unknown
 	}
 	m.Name, m.LabelSelector = "", rest
 	m.Kinds = []constraintKinds{{APIGroups: []string{"kubevirt.io"}, Kinds: []string{"VirtualMachine", "VirtualMachineInstance"}}}
