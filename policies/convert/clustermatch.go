@@ -52,7 +52,7 @@ func (f *clusterFilter) filter(byDefault []policyv1alpha1.PolicyOperation, pods 
 		}
 		made.conditions = append(made.conditions, like(nameOf, list))
 	}
-	labels := objectMark + ".metadata.?labels.orValue({})"
+	labels := labelsOfObject
 	annotations := objectMark + ".metadata.?annotations.orValue({})"
 	if pods {
 		labels, annotations = labelsOfPod, annotationsOfPod
@@ -60,7 +60,7 @@ func (f *clusterFilter) filter(byDefault []policyv1alpha1.PolicyOperation, pods 
 	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
 		made.conditions = append(made.conditions, entry(annotations, key, []string{r.Annotations[key]}))
 	}
-	if hasUnknownOperator(r.Selector) || hasUnknownOperator(r.NamespaceSelector) {
+	if isInvalid(r.Selector) || isInvalid(r.NamespaceSelector) {
 		made.lose("selector")
 	}
 	if r.Selector != nil && (pods || hasWildcards(r.Selector)) {
@@ -213,7 +213,7 @@ func (o *original) clusterMatch(rule *clusterRule) {
 	switch {
 	case every || len(made) == 1:
 		for _, f := range made {
-			o.narrow(f)
+			o.narrow(o.byNewLabels(f))
 		}
 	case slices.ContainsFunc(made, func(f *filter) bool { return len(f.expressions()) > 0 }):
 		o.requireAny(made)
@@ -239,6 +239,18 @@ func (o *original) clusterMatch(rule *clusterRule) {
 	if len(together) > 0 {
 		o.requireNot("not-excluded", together...)
 	}
+}
+
+// byNewLabels returns a filter that reads the labels of an object after an update, as Kyverno does: an objectSelector also selects an update
+// by the labels before it.
+func (o *original) byNewLabels(f *filter) *filter {
+	if f.objectSelector == nil || !o.matches(policyv1alpha1.PolicyUpdate) {
+		return f
+	}
+	made := *f
+	made.objectSelector = nil
+	made.conditions = slices.Concat(f.conditions, selected(labelsOfObject, f.objectSelector))
+	return &made
 }
 
 // oneOf returns a list with a text that is not empty.

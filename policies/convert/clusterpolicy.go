@@ -107,12 +107,9 @@ func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, 
 	rule := made.rule
 	validate := rule.Validate.CEL
 	o.spec.MatchConstraints = &admissionregistrationv1.MatchResources{}
-	o.spec.MatchConditions = slices.Concat(spec.WebhookConfiguration.MatchConditions, rule.CELPreconditions)
 	o.spec.Variables, o.spec.AuditAnnotations = validate.Variables, validate.AuditAnnotations
 	o.spec.ParamKind, o.binding.ParamRef = validate.ParamKind, validate.ParamRef
-	if o.spec.FailurePolicy = spec.WebhookConfiguration.FailurePolicy; o.spec.FailurePolicy == nil {
-		o.spec.FailurePolicy = spec.FailurePolicy
-	}
+	o.clusterConditions(spec, made)
 	for _, v := range validate.Expressions {
 		if v.Message == "" {
 			v.Message = strings.TrimSpace(rule.Validate.Message)
@@ -155,6 +152,23 @@ func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, 
 	}
 }
 
+// clusterConditions writes the conditions of a rule, and what an error means.
+func (o *original) clusterConditions(spec *clusterSpec, made *translation) {
+	conditions := spec.WebhookConfiguration.MatchConditions
+	o.spec.MatchConditions = slices.Clone(conditions)
+	if o.spec.FailurePolicy = spec.WebhookConfiguration.FailurePolicy; o.spec.FailurePolicy == nil {
+		o.spec.FailurePolicy = spec.FailurePolicy
+	}
+	if before := made.rule.CELPreconditions; made.inCEL() {
+		o.spec.MatchConditions = append(o.spec.MatchConditions, before...)
+	} else if len(before) > 0 {
+		o.differs("spec.match", "celPreconditions are left out: they have an effect on rules with validate.cel only")
+	}
+	if generate := made.rule.Validate.CEL.Generate; made.inCEL() && (generate == nil || !*generate) {
+		o.deniesErrors(conditions)
+	}
+}
+
 // actions returns the original for each action that a rule has: in namespaces of overrides, it can have another one.
 func actions(o *original, spec *clusterSpec, rule *clusterRule) []*original {
 	enforces := func(action string) bool { return strings.EqualFold(action, "Enforce") }
@@ -164,11 +178,15 @@ func actions(o *original, spec *clusterSpec, rule *clusterRule) []*original {
 	}
 	condition, denies := "", enforces(action)
 	for _, override := range slices.Backward(overrides) {
-		if hasUnknownOperator(override.NamespaceSelector) || !enforces(override.Action) && !strings.EqualFold(override.Action, "Audit") {
+		if isInvalid(override.NamespaceSelector) || !enforces(override.Action) && !strings.EqualFold(override.Action, "Audit") {
 			o.lost("spec.enforcement", "an override has an unknown action or selector, and no effect: %s", texts.Shorten(override.Action, maxQuoted))
 			continue
 		}
 		if enforces(override.Action) == denies && condition == "" {
+			continue
+		}
+		if override.Namespaces != nil && len(override.Namespaces) == 0 {
+			o.differs("spec.enforcement", "an override with an empty list of namespaces has no effect")
 			continue
 		}
 		if len(override.Namespaces) == 0 && override.NamespaceSelector == nil {
@@ -244,7 +262,7 @@ func (c *converter) clusterExceptions(o *original, policy *unstructured.Unstruct
 		if rule.Pods {
 			spec.Match, left = spec.Match.ofMachines(true)
 		}
-		filters, every := spec.Match.filters()
+		filters, every := spec.Match.excepting()
 		var made []*filter
 		lost := left != "" || err != nil || len(unknown) > 0 || spec.Conditions != nil
 		for i := range filters {
@@ -255,6 +273,8 @@ func (c *converter) clusterExceptions(o *original, policy *unstructured.Unstruct
 		switch {
 		case lost:
 			o.lost("spec.match", "the exception %s has more than a match, and is not converted: see docs/from-kyverno.md", texts.Shorten(object.GetName(), maxQuoted))
+		case len(made) == 0:
+			o.differs("spec.match", "the exception "+texts.Shorten(object.GetName(), maxQuoted)+" has a match that is empty, and no effect")
 		case every:
 			o.requireNot(name, made...)
 		default:

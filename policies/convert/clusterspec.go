@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"reflect"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -170,6 +172,34 @@ func (m *clusterMatch) filters() (all []clusterFilter, every bool) {
 		return m.All, true
 	}
 	return []clusterFilter{m.clusterFilter}, true
+}
+
+// isEmpty reports whether a filter has no part.
+func (f *clusterFilter) isEmpty() bool {
+	return len(f.Roles)+len(f.ClusterRoles)+len(f.Subjects) == 0 && (f.Resources == nil || reflect.DeepEqual(*f.Resources, clusterResources{}))
+}
+
+// excepting returns the alternatives of the match of an exception, and whether all of them must match. Kyverno does not read operations
+// there, and an empty filter matches nothing.
+func (m *clusterMatch) excepting() (all []clusterFilter, every bool) {
+	if len(m.Any)+len(m.All) == 0 {
+		return nil, false
+	}
+	filters, every := m.filters()
+	for _, f := range filters {
+		if f.isEmpty() {
+			if every {
+				return nil, true
+			}
+			continue
+		}
+		if f.Resources != nil {
+			resources := *f.Resources
+			resources.Operations, f.Resources = nil, &resources
+		}
+		all = append(all, f)
+	}
+	return all, every
 }
 
 // clusterExceptionSpec is an exception of Kyverno's ClusterPolicies.

@@ -90,14 +90,18 @@ func (o *original) further(p part) []policyv1alpha1.PolicyCondition {
 
 // beyond notes the kinds that an original matches besides those of policies.
 func (o *original) beyond(kinds []string) {
-	if len(kinds) == 0 {
-		return
+	if len(kinds) > 0 {
+		o.lost("spec.match.kinds", "%s", alsoMatches(kinds))
 	}
+}
+
+// alsoMatches is the note about kinds that an original matches besides those of policies.
+func alsoMatches(kinds []string) string {
 	list := texts.Shorten(strings.Join(kinds, ", "), maxQuoted)
 	if slices.ContainsFunc(kinds, func(kind string) bool { return strings.Contains(kind, "*") }) {
 		list = "all other kinds (" + list + ")"
 	}
-	o.lost("spec.match.kinds", "it also matches %s: keep the original for these kinds", list)
+	return "it also matches " + list + ": keep the original for these kinds"
 }
 
 // losing notes the fields of a filter that have no equivalent.
@@ -112,5 +116,5 @@ var fieldAdvice = map[string]string{
 	"roles":        "policies do not know the roles of users; use excludedGroups, or authorizer in a condition",
 	"clusterRoles": "policies do not know the roles of users; use excludedGroups, or authorizer in a condition",
 	"subjects":     "one of them is no User, Group or ServiceAccount",
-	"selector":     "its labels have an operator that is unknown",
+	"selector":     "its labels have an operator or a value that is not valid",
 }

@@ -54,40 +54,39 @@ func (c *converter) constraint(i int, object *unstructured.Unstructured) {
 	}
 	o.part = "with the template " + template.GetName()
 	o.annotations = titled(template.GetAnnotations())
-	if code.source() == nil {
-		if err := o.regoTemplate(&code, object, &spec); err != nil {
-			if o.pods {
-				c.leaveLauncher(i, object, err.Error())
-				return
-			}
-			c.leave(i, object, Rego, because(Rego)+": "+err.Error())
-			return
-		}
+	switch reason, err := o.code(&code, object, &spec); {
+	case err == nil:
 		if o.written != nil {
 			o.written.Template = template
 		}
 		c.add(o)
-		return
-	}
-	if err := o.templateCode(&code, object, &spec); err != nil {
+	case reason == Unreadable:
 		c.unreadable(i, template, err)
-		return
+	case o.pods:
+		c.leaveLauncher(i, object, err.Error())
+	default:
+		c.leave(i, object, reason, because(reason)+": "+err.Error())
 	}
-	if o.pods {
-		if err := o.podExpressions(&spec); err != nil {
-			c.leaveLauncher(i, object, err.Error())
-			return
-		}
-		if o.written != nil {
-			o.written.Template = template
-		}
-	}
-	c.add(o)
 }
 
-// leaveLauncher adds a result for a constraint about pods of virtual machines.
+// code writes the code of a template. The error says what has no equivalent; the reason is that for a constraint about virtual machines.
+func (o *original) code(template *templateSpec, constraint *unstructured.Unstructured, spec *constraintSpec) (reason string, err error) {
+	if template.source() == nil {
+		return Rego, o.regoTemplate(template, constraint, spec)
+	}
+	if err := o.templateCode(template, constraint, spec); err != nil {
+		return Unreadable, err
+	}
+	if !o.pods {
+		return "", nil
+	}
+	return NoVirtualMachine, o.podExpressions(spec)
+}
+
+// leaveLauncher adds a result for a constraint or a policy about pods of virtual machines.
 func (c *converter) leaveLauncher(i int, object *unstructured.Unstructured, left string) {
-	c.leave(i, object, NoVirtualMachine, because(NoVirtualMachine)+"; it selects pods of virtual machines, and is not rewritten: "+texts.Shorten(left, maxListed)+"; write it for VirtualMachines")
+	const selects = "; it selects pods of virtual machines, and is not rewritten: "
+	c.leave(i, object, NoVirtualMachine, because(NoVirtualMachine)+selects+texts.Shorten(left, maxListed)+"; write it for VirtualMachines")
 }
 
 // titled returns the annotations of a template in the form of Kyverno's.
@@ -185,8 +184,7 @@ func (o *original) templateCode(template *templateSpec, constraint *unstructured
 		o.differs("spec", "for a ValidatingAdmissionPolicy beside the webhook, add exportTo: [APIServer]; see docs/export.md")
 	}
 	o.action(spec)
-	parameters, _ := withDefaults(spec.Parameters, template.CRD.Spec.Validation.OpenAPIV3Schema).(map[string]any)
-	o.parameters(constraint, parameters)
+	o.parameters(constraint, template.parametersOf(spec))
 	return nil
 }
 

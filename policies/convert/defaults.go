@@ -60,6 +60,8 @@ type pathTest struct {
 type defaultsBuilder struct {
 	template map[string]any
 	problem  string
+	// others are the kinds that it also changes.
+	others []string
 }
 
 func (b *defaultsBuilder) lose(format string, values ...any) {
@@ -164,6 +166,7 @@ func (b *defaultsBuilder) mutating(rule *clusterRule) *policyv1alpha1.VirtualMac
 	if !f.cells[cell{policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyCreate}] {
 		b.lose("it does not match VirtualMachines at their creation")
 	}
+	b.others = f.others
 	made.Spec.Match.NamespaceSelector = b.selectsNamespaces(f)
 	return made
 }
@@ -186,7 +189,13 @@ func (c *converter) defaults(i int, source, name string, made *policyv1alpha1.Vi
 		b.lose("%s", texts.Shorten(texts.OneLine(errs[0].Error()), 2*maxQuoted))
 		return false
 	}
-	r.Notes = append(r.Notes, Note{Field: "spec.template", Message: "defaults are added when a virtual machine is created, and to its instance when it starts: the original also changes it at updates"})
+	if len(b.others) > 0 {
+		r.Notes = append(r.Notes, Note{Message: alsoMatches(b.others), Lost: true})
+	}
+	r.Notes = append(r.Notes, Note{
+		Field:   "spec.template",
+		Message: "defaults are added when a virtual machine is created, and to its instance when it starts: the original also changes it at updates",
+	})
 	for _, group := range together() {
 		if field := group.in(b.template); field != "" {
 			r.Notes = append(r.Notes, Note{Field: "spec.template." + field, Message: "it is added only if the virtual machine has none of " + group.fields + ": the original looks at this field only"})
@@ -246,6 +255,9 @@ func (c *converter) assign(i int, object *unstructured.Unstructured) {
 		b.lose("its value depends on other values")
 	default:
 		b.set(strings.Split(location, "."), spec.Parameters.Assign.Value)
+	}
+	for _, to := range spec.ApplyTo {
+		b.others = append(b.others, slices.DeleteFunc(slices.Clone(to.Kinds), func(kind string) bool { return kind == apikinds.VirtualMachine })...)
 	}
 	var match constraintSpec
 	if _, err := decodeValue(map[string]any{"match": spec.Match}, &match); err != nil {

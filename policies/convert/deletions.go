@@ -44,8 +44,8 @@ const (
 	deletionsMixed
 )
 
-// comparesNull finds a comparison of the whole object with null.
-var comparesNull = regexp.MustCompile(`(^|[^.\w])(object\s*[!=]=\s*null|null\s*[!=]=\s*object)\b`)
+// comparesNull finds a comparison of the whole object, or of the old one, with null.
+var comparesNull = regexp.MustCompile(`(^|[^.\w])((object|oldObject)\s*[!=]=\s*null|null\s*[!=]=\s*(object|oldObject))\b`)
 
 // deletions says whether the expressions can be meant for deletions.
 func (o *original) deletions() deletions {

@@ -99,8 +99,14 @@ func (d *draft) match(p part) {
 		d.note(false, "spec.match.operations", "deletions are admitted while Virtward is down, unless a value of the chart changes that: see docs/policy-requests.md")
 	}
 	m.ExcludedUsers, m.ExcludedGroups = d.excludedUsers, d.excludedGroups
+	if slices.Contains(m.Kinds, policyv1alpha1.PolicyVirtualMachineInstance) && slices.ContainsFunc(slices.Concat(m.ExcludedUsers, m.ExcludedGroups), ofSystem) {
+		d.note(false, "spec.match", "instances that KubeVirt creates are evaluated: its accounts cannot be excluded")
+	}
 	m.NamespaceSelector = both(constraints.NamespaceSelector, bound.NamespaceSelector)
 	m.ObjectSelector = both(constraints.ObjectSelector, bound.ObjectSelector)
+	if !empty(constraints.ObjectSelector) && !empty(bound.ObjectSelector) && slices.Contains(p.operations, policyv1alpha1.PolicyUpdate) {
+		d.note(false, "spec.match.objectSelector", "an update matches if its labels before or after it fit both selectors: in the original, one selector can fit before, and the other after")
+	}
 	for _, c := range d.original.spec.MatchConditions {
 		at := fmt.Sprintf("spec.match.matchConditions[%d].expression", len(m.MatchConditions))
 		m.MatchConditions = append(m.MatchConditions, policyv1alpha1.PolicyCondition{Name: texts.Shorten(c.Name, 63), Expression: d.expression(c.Expression, at)})
@@ -111,6 +117,11 @@ func (d *draft) match(p part) {
 		}
 		m.MatchConditions = append(m.MatchConditions, c)
 	}
+}
+
+// ofSystem reports whether a user or a group can be an account of KubeVirt, or have it.
+func ofSystem(name string) bool {
+	return strings.HasPrefix(name, "system:serviceaccount") || name == "system:authenticated"
 }
 
 // validation writes a validation.

@@ -34,6 +34,9 @@ type filter struct {
 // objectMark stands for the object in the expressions of a filter: object, or oldObject at deletion.
 const objectMark = "\x00"
 
+// labelsOfObject are the labels of an object, in the expressions of a filter.
+const labelsOfObject = objectMark + ".metadata.?labels.orValue({})"
+
 // placed replaces the mark of the object.
 func placed(expression string, deletes bool) string {
 	object := "object"
@@ -61,7 +64,7 @@ func (f *filter) expressions() []string {
 		all = append(all, like(objectMark+".metadata.?namespace.orValue('')", list))
 	}
 	all = append(all, selected("namespaceObject.metadata.?labels.orValue({})", f.namespaceSelector)...)
-	all = append(all, selected(objectMark+".metadata.?labels.orValue({})", f.objectSelector)...)
+	all = append(all, selected(labelsOfObject, f.objectSelector)...)
 	if len(f.users)+len(f.groups) > 0 {
 		all = append(all, requester(f.users, f.groups))
 	}
@@ -207,15 +210,13 @@ func hasWildcards(s *metav1.LabelSelector) bool {
 	return false
 }
 
-// hasUnknownOperator reports whether a selector has an operator that selects nothing.
-func hasUnknownOperator(s *metav1.LabelSelector) bool {
-	return s != nil && slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
-		switch r.Operator {
-		case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
-			return false
-		}
-		return true
-	})
+// isInvalid reports whether a selector has a requirement that is not valid, and so selects nothing. Its labels can have wildcards.
+func isInvalid(s *metav1.LabelSelector) bool {
+	if s == nil {
+		return false
+	}
+	_, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: s.MatchExpressions})
+	return err != nil
 }
 
 // lose notes a field that has no equivalent, once.

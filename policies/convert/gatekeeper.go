@@ -206,8 +206,19 @@ func (o *original) without(variable, name string) bool {
 	return true
 }
 
+// parametersOf returns the parameters of a constraint with the defaults of the template's schema; nil if there are none.
+func (s *templateSpec) parametersOf(spec *constraintSpec) map[string]any {
+	schema := s.CRD.Spec.Validation.OpenAPIV3Schema
+	given := spec.Parameters
+	if given == nil {
+		given, _ = schema["default"].(map[string]any)
+	}
+	parameters, _ := withDefaults(given, schema).(map[string]any)
+	return parameters
+}
+
 // withDefaults returns a value with the defaults of its schema, as the API server adds them. A value that is absent stays
-// absent, unless its schema has a default.
+// absent, unless its schema has a default. So does null, unless the schema permits it.
 func withDefaults(value any, schema map[string]any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -218,6 +229,9 @@ func withDefaults(value any, schema map[string]any) any {
 		made := maps.Clone(v)
 		for name, property := range properties {
 			of, _ := property.(map[string]any)
+			if made[name] == nil && of["nullable"] != true {
+				delete(made, name)
+			}
 			if _, set := made[name]; !set && of["default"] != nil {
 				made[name] = of["default"]
 			}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -102,6 +103,21 @@ func (o *original) differs(field, message string) {
 func (o *original) notesOf(pods *celPods) {
 	for _, note := range pods.notes() {
 		o.differs("spec.validations", note)
+	}
+}
+
+// deniesErrors makes an error in an expression a violation, because Kyverno denies it with failurePolicy Ignore, too. conditions are those
+// whose errors are governed by the failurePolicy: then the original is not evaluated.
+func (o *original) deniesErrors(conditions []admissionregistrationv1.MatchCondition) {
+	policy := o.spec.FailurePolicy
+	if policy == nil || *policy != admissionregistrationv1.Ignore {
+		return
+	}
+	o.spec.FailurePolicy = new(admissionregistrationv1.Fail)
+	const field = "spec.failurePolicy"
+	o.differs(field, "the original has Ignore, which Kyverno does not apply to errors of expressions: it denies them")
+	if len(conditions) > 0 {
+		o.lost(field, "with an error in its matchConditions, the original is not evaluated: here, it is a violation")
 	}
 }
 
@@ -216,12 +232,38 @@ func (c *converter) kyverno(i int, object *unstructured.Unstructured) {
 		o.spec.MatchConstraints.NamespaceSelector = both(o.spec.MatchConstraints.NamespaceSelector,
 			&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: object.GetNamespace()}})
 	}
+	if enabled := spec.Autogen.ValidatingAdmissionPolicy.Enabled; enabled == nil || !*enabled {
+		o.deniesErrors(spec.MatchConditions)
+	}
 	if left := o.moveLaunchers(); left != "" {
 		c.leaveLauncher(i, object, left)
 		return
 	}
+	o.absentObjects()
 	c.exceptions(o, kindOf(object).Kind)
 	c.add(o)
+}
+
+// absentObjects notes expressions about an object that a request does not have: Kyverno has an empty one there, and policies null.
+func (o *original) absentObjects() {
+	constraints := o.spec.MatchConstraints
+	if constraints == nil {
+		return
+	}
+	creates, deletes := false, false
+	for c := range cells(constraints) {
+		creates, deletes = creates || c.operation == policyv1alpha1.PolicyCreate, deletes || c.operation == policyv1alpha1.PolicyDelete
+	}
+	const field = "spec.validations"
+	all := o.expressions()
+	switch {
+	case slices.ContainsFunc(all, func(text *string) bool { return comparesNull.MatchString(*text) }):
+		o.lost(field, "it compares object or oldObject with null, which Kyverno never has: where a request has none, it has an empty object. Compare request.operation")
+	case slices.ContainsFunc(all, func(text *string) bool {
+		return creates && export.Reads(*text, "oldObject") || deletes && export.Reads(*text, "object")
+	}):
+		o.differs(field, "where a request has no object or no oldObject, Kyverno has an empty one, and a policy null: test request.operation before you read it")
+	}
 }
 
 // kyvernoExceptionSpec is an exception of Kyverno's policies in CEL.
@@ -257,13 +299,18 @@ func (c *converter) exceptions(o *original, kind string) {
 					continue
 				}
 			}
-			var all []string
-			for _, condition := range conditions {
-				all = append(all, bracketed(condition.Expression))
-			}
-			o.require(valid("not-"+object.GetName()), "!"+bracketed(strings.Join(all, " && ")))
+			o.require(valid("not-"+object.GetName()), unmet(conditions))
 		}
 	}
+}
+
+// unmet returns the expression that is true where one of several conditions is not met.
+func unmet(conditions []admissionregistrationv1.MatchCondition) string {
+	all := make([]string, len(conditions))
+	for i := range conditions {
+		all[i] = bracketed(conditions[i].Expression)
+	}
+	return "!" + bracketed(strings.Join(all, " && "))
 }
 
 // bracketed puts an expression in brackets. It may end with a comment.

@@ -350,8 +350,8 @@ func amountCheck(c class, operator, operand string, amount resource.Quantity) *c
 	}
 }
 
-// spanPattern is the form of times, short enough for every unit.
-const spanPattern = `^[-+]?([0-9]{1,6}(\\.[0-9]{0,9})?(ns|us|ms|s|m|h))$`
+// spanPattern is the form of times: a number, or several such as 1h30m, which are short enough that their sum is a duration.
+const spanPattern = `^[-+]?([0-9]{1,6}(\\.[0-9]{0,9})?(ns|us|ms|s|m|h)|([0-9]{1,5}(\\.[0-9]{0,9})?(ns|us|ms|s|m|h)){2,12})$`
 
 // constant returns the test that all values pass, or none.
 func constant(passes bool) *check {

@@ -67,10 +67,13 @@ func (o *original) regoTemplate(template *templateSpec, constraint *unstructured
 		return errors.New("it has control characters, which YAML cannot have: write them as escapes, such as \\u007f")
 	}
 	o.action(spec)
-	parameters, _ := withDefaults(spec.Parameters, template.CRD.Spec.Validation.OpenAPIV3Schema).(map[string]any)
+	parameters := template.parametersOf(spec)
 	modules, err := resolved(source) // the others were translated in place
 	if err != nil {
 		return err
+	}
+	if names := fallible(modules); len(names) > 0 {
+		o.differs("spec.rego.module", strings.Join(names, ", ")+": a value that a function cannot read is an error, which denies; in the original, the rule has no result")
 	}
 	var reads *regoReads
 	if o.written, reads = o.writtenModule(modules, parameters, spec); o.pods {
@@ -85,7 +88,7 @@ func (o *original) regoTemplate(template *templateSpec, constraint *unstructured
 			o.differs("spec.rego.module", "the name of the pod is random: messages have its prefix, generateName")
 		}
 		if check.everyKey {
-			o.differs("spec.rego.module", "it reads all labels or annotations: those with the UID of the instance have an empty one")
+			o.differs("spec.rego.module", everyKeyRead)
 		}
 	}
 	if !t.readsParams {
@@ -96,6 +99,57 @@ func (o *original) regoTemplate(template *templateSpec, constraint *unstructured
 	}
 	o.differs("spec.params", "copied from the constraint "+constraint.GetName()+": change the parameters here")
 	return nil
+}
+
+// fallibleFunctions are functions that have an error for some texts and numbers: a policy has it, too, and Gatekeeper ignores it.
+func fallibleFunctions() []string {
+	return []string{
+		ast.ToNumber.Name, ast.UnitsParse.Name, ast.UnitsParseBytes.Name, ast.JSONUnmarshal.Name, ast.YAMLUnmarshal.Name, ast.Base64Decode.Name,
+		ast.Base64UrlDecode.Name, ast.HexDecode.Name, ast.URLQueryDecode.Name, ast.URLQueryDecodeObject.Name, ast.SemVerCompare.Name,
+		ast.ParseNanos.Name, ast.ParseRFC3339Nanos.Name, ast.ParseDurationNanos.Name, ast.Divide.Name, ast.Rem.Name, ast.Substring.Name,
+	}
+}
+
+// fallible are the functions of fallibleFunctions that modules call with values that can have an error, sorted.
+func fallible(modules []*ast.Module) []string {
+	found := map[string]bool{}
+	called := func(terms []*ast.Term) {
+		if name := terms[0].String(); slices.Contains(fallibleFunctions(), name) && !readsAll(name, terms[1:]) {
+			found[name] = true
+		}
+	}
+	for _, m := range modules {
+		ast.WalkExprs(m, func(e *ast.Expr) bool {
+			if terms, ok := e.Terms.([]*ast.Term); ok {
+				called(terms)
+			}
+			return false
+		})
+		ast.WalkTerms(m, func(term *ast.Term) bool {
+			if call, ok := term.Value.(ast.Call); ok {
+				called(call)
+			}
+			return false
+		})
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// readsAll reports whether a call of a fallible function has no error because of its second argument: a divisor that is not 0, or a position
+// that is not negative.
+func readsAll(name string, arguments []*ast.Term) bool {
+	if len(arguments) < 2 {
+		return false
+	}
+	number, ok := arguments[1].Value.(ast.Number)
+	n, whole := number.Int64()
+	switch name {
+	case ast.Divide.Name, ast.Rem.Name:
+		return ok && whole && n != 0
+	case ast.Substring.Name:
+		return ok && whole && n >= 0
+	}
+	return false
 }
 
 // matches reports whether an operation is matched.

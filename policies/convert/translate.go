@@ -33,6 +33,9 @@ type translation struct {
 	notes   []string
 }
 
+// inCEL reports whether the rule was written in CEL.
+func (t *translation) inCEL() bool { return !t.patterns && !t.denies }
+
 // Written is a rule of Kyverno in patterns or conditions, or the module of a template.
 type Written struct {
 	// Rule is its name; empty for a module.
@@ -86,8 +89,10 @@ func (r *clusterRule) about(kind *apikinds.Machine) *Written {
 			w.ByNamespace = true
 		}
 		if resources.Selector != nil {
-			w.labels = resources.Selector.MatchLabels
-			for label, value := range w.labels {
+			w.labels = map[string]string{}
+			for _, key := range slices.Sorted(maps.Keys(resources.Selector.MatchLabels)) {
+				label, value := literalOf(key), literalOf(resources.Selector.MatchLabels[key])
+				w.labels[label] = value
 				w.reading([]string{"metadata", "labels", label}, reflect.TypeFor[string](), []any{value, "another"})
 			}
 		}
@@ -150,15 +155,6 @@ func (r *clusterRule) translate(ignores bool) (made *translation, reason, proble
 		made.notes = append(made.notes, at+": "+read.notes[at])
 	}
 	return made, "", ""
-}
-
-// unmet returns the expression that is true where preconditions skip a rule.
-func unmet(preconditions []admissionregistrationv1.MatchCondition) string {
-	all := make([]string, len(preconditions))
-	for i := range preconditions {
-		all[i] = bracketed(preconditions[i].Expression)
-	}
-	return "!(" + strings.Join(all, " && ") + ")"
 }
 
 // rule returns the validations of a rule that is written as patterns.

@@ -37,6 +37,7 @@ type library struct {
 	Patterns   []libraryPolicy `json:"patterns"`
 	Conditions []libraryPolicy `json:"conditions"`
 	Loops      []libraryPolicy `json:"loops"`
+	Settings   []libraryPolicy `json:"settings"`
 	Pods       []libraryPolicy `json:"pods"`
 	Rego       []libraryPolicy `json:"rego"`
 	Others     []libraryPolicy `json:"others"`
@@ -69,7 +70,15 @@ type libraryPolicy struct {
 	Kinds   []string          `json:"kinds,omitempty"`
 	Selects map[string]string `json:"selects,omitempty"`
 	Rule    map[string]any    `json:"rule,omitempty"`
+	// Spec is the rest of the spec of a ClusterPolicy, and Exceptions are the matches of its exceptions.
+	Spec       map[string]any   `json:"spec,omitempty"`
+	Exceptions []map[string]any `json:"exceptions,omitempty"`
+	// Match is the rest of the match of a constraint.
+	Match map[string]any `json:"match,omitempty"`
 }
+
+// isTemplate reports whether a policy is one of Gatekeeper.
+func (p *libraryPolicy) isTemplate() bool { return p.Rego != "" || p.Native }
 
 // long replaces the short forms of paths.
 func long(text string) string {
@@ -220,10 +229,16 @@ func nulls(value any) any {
 func (p *libraryPolicy) objects(t testing.TB) []*unstructured.Unstructured {
 	t.Helper()
 	var all []any
-	if p.Rego == "" && !p.Native {
-		all = []any{map[string]any{"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": map[string]any{"name": p.Name}, "spec": map[string]any{
-			"validationFailureAction": "Enforce", "rules": []any{p.rule(t)},
-		}}}
+	if !p.isTemplate() {
+		for i, match := range p.Exceptions {
+			all = append(all, map[string]any{
+				"apiVersion": "kyverno.io/v2", "kind": "PolicyException", "metadata": map[string]any{"name": fmt.Sprintf("%s-%d", p.Name, i), "namespace": "kyverno"},
+				"spec": map[string]any{"exceptions": []any{map[string]any{"policyName": p.Name, "ruleNames": []any{p.Name}}}, "match": match},
+			})
+		}
+		spec := map[string]any{"validationFailureAction": "Enforce", "rules": []any{p.rule(t)}}
+		maps.Copy(spec, p.Spec)
+		all = append(all, map[string]any{"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": map[string]any{"name": p.Name}, "spec": spec})
 	} else {
 		target := map[string]any{"target": "admission.k8s.gatekeeper.sh", "rego": p.Rego}
 		if p.Libs != nil {
@@ -245,6 +260,7 @@ func (p *libraryPolicy) objects(t testing.TB) []*unstructured.Unstructured {
 		if p.Selects != nil {
 			match = map[string]any{"kinds": []any{map[string]any{"apiGroups": []any{""}, "kinds": []any{"Pod"}}}, "labelSelector": map[string]any{"matchLabels": p.Selects}}
 		}
+		maps.Copy(match, p.Match)
 		spec := map[string]any{"match": match}
 		if p.Parameters != nil {
 			spec["parameters"] = p.Parameters
@@ -283,7 +299,7 @@ func libraryPolicies(t testing.TB) []libraryPolicy {
 	if err := yaml.UnmarshalStrict(data, &all); err != nil {
 		t.Fatal(err)
 	}
-	return slices.Concat(all.Patterns, all.Conditions, all.Loops, all.Pods, all.Rego, all.Others)
+	return slices.Concat(all.Patterns, all.Conditions, all.Loops, all.Settings, all.Pods, all.Rego, all.Others)
 }
 
 // classOf returns the class of what a policy became.
@@ -313,11 +329,12 @@ type libraryQuestions struct {
 }
 
 type libraryQuestion struct {
-	Source   string `json:"source"`
-	Template any    `json:"template,omitempty"`
-	Policy   any    `json:"policy,omitempty"`
-	Requests []any  `json:"requests,omitempty"`
-	Answers  string `json:"answers,omitempty"`
+	Source     string `json:"source"`
+	Template   any    `json:"template,omitempty"`
+	Policy     any    `json:"policy,omitempty"`
+	Exceptions []any  `json:"exceptions,omitempty"`
+	Requests   []any  `json:"requests,omitempty"`
+	Answers    string `json:"answers,omitempty"`
 	// Digest is that of the policy and the requests: the recorded answers do not have them.
 	Digest string `json:"digest,omitempty"`
 }
@@ -325,7 +342,11 @@ type libraryQuestion struct {
 // digest returns the digest of a question.
 func (q *libraryQuestion) digest(t testing.TB) string {
 	t.Helper()
-	data, err := json.Marshal([]any{q.Template, q.Policy, q.Requests})
+	about := []any{q.Template, q.Policy, q.Requests}
+	if len(q.Exceptions) > 0 {
+		about = append(about, q.Exceptions)
+	}
+	data, err := json.Marshal(about)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,8 +396,12 @@ func TestLibrary(t *testing.T) {
 		}
 		engine := proof.Kyverno
 		question := libraryQuestion{Source: p.Name, Policy: objects[len(objects)-1].Object}
-		if len(objects) > 1 {
+		if p.isTemplate() {
 			engine, question.Template = proof.Gator, objects[0].Object
+		} else {
+			for _, exception := range objects[:len(objects)-1] {
+				question.Exceptions = append(question.Exceptions, exception.Object)
+			}
 		}
 		r := &results[len(results)-1]
 		found, err := proof.Cases(t.Context(), env, r)
@@ -469,7 +494,7 @@ func TestLibraryRecordings(t *testing.T) {
 		for i := range read.Policies {
 			q := &read.Policies[i]
 			q.Digest = q.digest(t)
-			q.Template, q.Policy, q.Requests = nil, nil, nil
+			q.Template, q.Policy, q.Exceptions, q.Requests = nil, nil, nil, nil
 		}
 		short, err := json.MarshalIndent(read, "", " ")
 		if err != nil {
