@@ -1,6 +1,7 @@
 package rego
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -29,70 +30,156 @@ type class struct {
 	says, why string
 }
 
+// rate is what is charged by the size of the arguments.
+type rate struct {
+	// kept are the bytes for one of theirs that the result may hold, and taken those that are free again when the function returns.
+	kept, taken int
+	// perStep are the bytes that one step pays for.
+	perStep int
+}
+
+// bySize is the class of functions that are charged by the size of their arguments.
+func bySize(r rate, why string, names ...string) class {
+	return class{names, r.guard, r.says(), why}
+}
+
+func (r rate) guard(operands []*ast.Term) (charge, error) {
+	size := weight(operands...)
+	return charge{keeps: times(r.kept, size), takes: times(r.taken, size), work: size / r.perStep}, nil
+}
+
+// says is the rate in words.
+func (r rate) says() string {
+	switch {
+	case r.kept > 0:
+		return fmt.Sprintf("%d × size, and a step for each %d bytes of size", r.kept, r.perStep)
+	case r.taken > 0:
+		return fmt.Sprintf("%d × size while they run, and a step for each %d bytes of size", r.taken, r.perStep)
+	}
+	return fmt.Sprintf("a step for each %d bytes of size", r.perStep)
+}
+
+// gathering is what putting sets and objects together takes, besides what has the same hash.
+var gathering = rate{kept: 16, perStep: 64}
+
 // classes are all functions that a module may call, each with what it is charged. Size is the sum of all strings and
 // numbers in the arguments, and 8 bytes for each value, counted as often as it occurs. The factors are measured, and
-// TestWhatFunctionsTake holds that none takes more.
+// TestWhatFunctionsTake holds that none takes more. TestChargesAreWhatTheTableSays holds the words to the guards.
 func classes() []class {
 	return []class{
 		{
 			[]string{"assign", "eq", "is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "type_name", "print", "internal.print", "trace"},
 			nil, "nothing", "they look at one value; `=` and `==` of two values that are not constants are charged as `!=`",
 		},
-		{[]string{"object.get"}, got, "nothing; a step for each 256 bytes of size, if the key is a list in a list, a set, an object, or a fraction", "they are compared with the keys of the object"},
+		{
+			[]string{"object.get"},
+			got,
+			"nothing; a step for each 256 bytes of the object and the key, if the key or a part of its path is a set, an object, a fraction or an integer of more than 15 digits, or a part is a list",
+			"such a key is compared with the keys of the object",
+		},
 		{
 			[]string{"equal", "neq", "gt", "gte", "lt", "lte", "internal.member_2", "internal.member_3"},
-			compared, "a step for each 256 bytes of size", "they compare element by element",
+			compared,
+			"a step for each 256 bytes of size; if one is a number, a boolean or null, and the last is no list, set or object, only a step for each 32 digits of a number of more than 40; numbers of more than 1000 digits, and of more than 100 beside a list, a set or an object, are rejected",
+			"they compare element by element",
 		},
 		{
 			[]string{"plus", "div", "rem", "abs", "ceil", "floor", "round", "format_int", "bits.and", "bits.negate", "bits.or", "bits.rsh", "bits.xor", "mul", "to_number", "units.parse", "units.parse_bytes"},
-			numbers, "8 steps for numbers of up to 40 digits together; else 32 × size, and 64 bytes for each digit; numbers of more than 1000 digits, exponents included, and texts of more than 100 characters are rejected", "arithmetic is exact",
+			numbers,
+			"8 steps for numbers of up to 40 digits together; else also 32 × size, 64 bytes for each digit, and a step for each 8 digits; numbers of more than 1000 digits, exponents included, and texts of more than 100 characters are rejected",
+			"arithmetic is exact",
 		},
 		{[]string{"bits.lsh"}, shift, "as other numbers, and a step for each 64 bits; shifts of more than 1024 bits are rejected", "the result has as many bits more"},
 		{[]string{"numbers.range"}, span, "256 bytes for each number; more than 100,000 are rejected", "each is a value of its own"},
 		{[]string{"numbers.range_step"}, spanInSteps, "256 bytes for each number; more than 100,000 are rejected", "each is a value of its own"},
-		{[]string{"product"}, product, "16 bytes for each digit; more than 10,000 digits together are rejected", "the result has as many"},
-		{[]string{"sum"}, sizes(0, 32, readPerStep/8), "32 × size while it runs", "each number is read"},
 		{
-			[]string{"count", "max", "min", "contains", "endswith", "startswith", "trim", "trim_left", "trim_prefix", "trim_right", "trim_space", "trim_suffix", "crypto.hmac.equal", "crypto.md5", "crypto.sha1", "crypto.sha256", "array.slice"},
-			sizes(0, 0, readPerStep/2), "a step for each 512 bytes of size", "they read their arguments, and make nothing, or a part of them that is not copied",
+			[]string{"product"},
+			product,
+			"32 × size, 16 bytes for each digit, a step for each 1024 bytes of size, and a step for each 1024 pairs of digits; more than 10,000 digits together are rejected",
+			"the result has as many digits, and is multiplied by each number",
 		},
-		{
-			[]string{"json.is_valid", "base64.is_valid", "semver.is_valid", "semver.compare", "uri.is_valid", "strings.any_prefix_match", "strings.any_suffix_match", "object.subset", "crypto.hmac.md5", "crypto.hmac.sha1", "crypto.hmac.sha256", "crypto.hmac.sha512"},
-			sizes(0, 20, readPerStep/16), "20 × size while they run, and a step for each 64 bytes", "the answer is small, what they need to find it is not",
-		},
-		{
-			[]string{"strings.count", "lower", "upper", "strings.reverse", "substring", "indexof", "glob.quote_meta", "base64.decode", "base64.encode", "base64url.decode", "base64url.encode", "base64url.encode_no_pad", "hex.decode", "hex.encode", "urlquery.encode", "urlquery.decode", "array.concat", "array.flatten", "array.reverse", "sort"},
-			sizes(8, 0, readPerStep/16), "8 × size", "the result is at most three times as large, and is copied once or twice",
-		},
+		bySize(rate{taken: 32, perStep: 128}, "each number is read", "sum"),
+		bySize(
+			rate{perStep: 512}, "they read their arguments, and make nothing, or a part of them that is not copied",
+			"count", "max", "min", "contains", "endswith", "startswith", "trim", "trim_left", "trim_prefix", "trim_right", "trim_space", "trim_suffix", "crypto.hmac.equal", "crypto.md5", "crypto.sha1", "crypto.sha256", "array.slice",
+		),
+		bySize(
+			rate{taken: 20, perStep: 64}, "the answer is small, what they need to find it is not",
+			"json.is_valid", "base64.is_valid", "semver.is_valid", "semver.compare", "uri.is_valid", "strings.any_prefix_match", "strings.any_suffix_match", "object.subset", "crypto.hmac.md5", "crypto.hmac.sha1", "crypto.hmac.sha256", "crypto.hmac.sha512",
+		),
+		bySize(
+			rate{kept: 8, perStep: 64}, "the result is at most three times as large, and is copied once or twice",
+			"strings.count", "lower", "upper", "strings.reverse", "substring", "indexof", "glob.quote_meta", "base64.decode", "base64.encode", "base64url.decode", "base64url.encode", "base64url.encode_no_pad", "hex.decode", "hex.encode", "urlquery.encode", "urlquery.decode", "array.concat", "array.flatten", "array.reverse", "sort",
+		),
 		{
 			[]string{"and", "or", "union", "intersection", "object.keys", "object.union", "object.union_n", "object.remove", "object.filter", "json.filter", "json.remove", "graph.reachable", "internal.template_string", "urlquery.encode_object"},
-			gathered, "16 × size, and a step for each 256 bytes of what has the same hash, counted for each pair", "a set or an object keeps a hash and an order of its elements",
+			gathered,
+			gathering.says() + "; if elements with the same hash have more than 2048 bytes, counted for each pair, a step for each 256 bytes of them", "a set or an object keeps a hash and an order of its elements",
 		},
-		{[]string{"minus"}, difference, "16 × size, or as other numbers", "a set keeps a hash and an order of its elements"},
-		{[]string{"json.marshal", "uri.parse"}, sizes(32, 0, readPerStep/16), "32 × size", "a text has up to six bytes for one, and an error quotes it"},
-		{[]string{"json.patch"}, patched, "16 × size for each operation", "each may copy the value"},
-		{[]string{"json.marshal_with_options"}, indented, "16 × size, and the indent for each value at its depth", "every value is on its own line"},
+		{[]string{"minus"}, difference, "of sets, as `and`; of numbers, as `plus`", "it is the difference of numbers or of sets"},
+		bySize(rate{kept: 32, perStep: 64}, "a text has up to six bytes for one, and an error quotes it", "json.marshal", "uri.parse"),
+		{[]string{"json.patch"}, patched, "16 × size for each operation, and once more", "each may copy the value"},
+		{
+			[]string{"json.marshal_with_options"},
+			indented,
+			"16 × size, and 16 × the size of the options × (its depth and one) for each value", "every value is on its own line, with an indent",
+		},
 		{[]string{"walk"}, walked, "64 × size, and 24 bytes for each step of each path", "each value comes with its path"},
 		{[]string{"split", "strings.split_n", "indexof_n", "json.unmarshal"}, decoded, "192 × size; numbers in JSON of more than 100 digits are rejected", "each character may become a value"},
-		{[]string{"urlquery.decode_object"}, sizes(384, 0, readPerStep), "384 × size", "each character may become a parameter with a list of values"},
-		{[]string{"yaml.is_valid"}, yamlChecked, "768 × size while it runs, 512 bytes for each value that an alias repeats, and a step for each 64 pairs of keys in a mapping; a key that occurs twice makes it invalid before it is decoded", "the decoder makes nodes of up to 700 bytes, compares all keys with each other, and makes an error of each pair"},
+		bySize(rate{kept: 384, perStep: 1024}, "each character may become a parameter with a list of values", "urlquery.decode_object"),
+		{
+			[]string{"yaml.is_valid"},
+			yamlChecked,
+			"768 × size while it runs, 512 bytes for each value that an alias repeats and 16 × its text, and a step for each 64 pairs of keys in a mapping; a key that occurs twice makes it invalid before it is decoded",
+			"the decoder makes nodes of up to 700 bytes, compares all keys with each other, and makes an error of each pair",
+		},
 		{[]string{"yaml.unmarshal"}, yamlDecoded, "768 × size, and as yaml.is_valid", "as yaml.is_valid"},
-		{[]string{"yaml.marshal"}, sizes(640, 0, readPerStep), "640 × size", "it is encoded, decoded and encoded again"},
-		{[]string{"concat"}, joined, "8 × the size of the result", "the separator is repeated"},
-		{[]string{"replace"}, replaced, "8 × the size of the result", "the text may grow with each occurrence"},
-		{[]string{"strings.replace_n"}, replacedByMany, "8 × the size of the result, and 512 × that of the patterns", "the patterns become a machine"},
-		{[]string{"sprintf"}, formatted, "12 × size, 48 × with %q, %x, %X or %U; widths and precisions of more than 1000 are rejected, and so is *", "an argument may be named again and again"},
-		{[]string{"regex.is_valid"}, patternOnly, "2048 bytes for each state of the pattern; more than 8,000 are rejected", "it is compiled"},
-		{[]string{"regex.match"}, matched, "as regex.is_valid, and a step for each 64 characters times states", "each character is held against every state"},
-		{[]string{"regex.template_match"}, templated, "4096 × the template while it runs, and a step for each 64 characters times states", "the template is a pattern"},
-		{[]string{"regex.replace"}, replacedPattern, "as regex.match, and 16 × the size of the result", "the replacement may name the match again and again"},
-		{[]string{"regex.split"}, matchedAll, "as regex.match, and 192 × size for each group of the pattern and one", "each character may become a value for each group"},
-		{[]string{"regex.find_n", "regex.find_all_string_submatch_n"}, matchedAll, "as regex.match, and 192 × size for each group of the pattern and one", "each character may become a value for each group"},
-		{[]string{"glob.match"}, globbed, "512 × the pattern, 32 × the text, and a step for each 64 characters, to the power of the texts between its wildcards", "it tries every place of each text"},
-		{[]string{"time.add_date", "time.clock", "time.date", "time.diff", "time.weekday"}, zones, "1 KiB, and 150 steps for a time zone; the time zone of the process (Local) is rejected", "the result is a few numbers"},
+		bySize(rate{kept: 640, perStep: 1024}, "it is encoded, decoded and encoded again", "yaml.marshal"),
+		{[]string{"concat"}, joined, "8 × size, and 8 × the separator for each text", "the separator is repeated"},
+		{
+			[]string{"replace"},
+			replaced,
+			"8 × size, 8 × the replacement for each place that fits into the text if it is longer than what it replaces, and a step for each 1024 bytes of both", "the text may grow with each occurrence",
+		},
+		{[]string{"strings.replace_n"}, replacedByMany, "8 × (the text and one) × (the longest replacement and one), and 512 × the patterns", "the patterns become a machine"},
+		{
+			[]string{"sprintf"},
+			formatted,
+			"12 × size, 48 × with %q, %x, %X, %U, %b, %c, %e, %f or %g; widths count, and so do the arguments again for each [; widths and precisions of more than 1000 are rejected, and so is *",
+			"an argument may be named again and again",
+		},
+		{[]string{"regex.is_valid"}, patternOnly, "2048 bytes while it runs, and a step, for each state of the pattern; more than 8,000 are rejected", "it is compiled"},
+		{
+			[]string{"regex.match"},
+			matched,
+			"while it runs, 2048 bytes for each state of the pattern, and 32 bytes for each of up to 262,144 characters times states; a step for each 8 states, and for each 64 characters times states",
+			"the pattern is compiled, and each character is held against every state",
+		},
+		{
+			[]string{"regex.template_match"},
+			templated,
+			"while it runs, 4096 bytes for each state of the template; a step for each state, and for each 64 characters times states", "the template is a pattern",
+		},
+		{[]string{"regex.replace"}, replacedPattern, "as regex.match, and 16 × (the text and one) × (the replacement and one)", "the replacement may name the match again and again"},
+		{
+			[]string{"regex.split", "regex.find_n", "regex.find_all_string_submatch_n"},
+			matchedAll,
+			"as regex.match, and 192 × (the text and 8) × (the groups of the pattern and one)", "each character may become a value for each group",
+		},
+		{
+			[]string{"glob.match"},
+			globbed,
+			"while it runs, 512 × the pattern and the delimiters and 32 × the text; a step for each 64 bytes of the pattern and the text, × (a 64th of the text and one) for each of up to 8 wildcards",
+			"it tries every place of each text between wildcards",
+		},
+		{
+			[]string{"time.add_date", "time.clock", "time.date", "time.diff", "time.weekday"},
+			zones,
+			"1 KiB, as other numbers, and 150 steps for a time zone; the time zone of the process (Local) is rejected", "the result is a few numbers",
+		},
 		{[]string{"time.format"}, timeFormatted, "8 × size, and 150 steps for a time zone", "a layout may repeat its parts"},
-		{[]string{"time.parse_ns"}, layout, "32 × size; abbreviations of time zones (MST) are rejected", "an error quotes the text"},
-		{[]string{"time.parse_rfc3339_ns", "time.parse_duration_ns"}, sizes(0, 32, readPerStep/8), "32 × size while they run", "an error quotes the text"},
+		{[]string{"time.parse_ns"}, layout, "32 × size while it runs, and a step for each 1024 bytes of size; abbreviations of time zones (MST) are rejected", "an error quotes the text"},
+		bySize(rate{taken: 32, perStep: 128}, "an error quotes the text", "time.parse_rfc3339_ns", "time.parse_duration_ns"),
 	}
 }
 
@@ -127,13 +214,4 @@ func makesTexts(name string) bool {
 		"array.concat", "array.flatten", "array.reverse", "array.slice", "sort", "max", "min", "walk",
 		"and", "or", "minus", "union", "intersection", "graph.reachable", "numbers.range", "numbers.range_step",
 	}, name)
-}
-
-// sizes charges by the size of the arguments: so many bytes for one of theirs that are kept, so many that are free
-// again, and a step for so many.
-func sizes(kept, taken, perStep int) guard {
-	return func(operands []*ast.Term) (charge, error) {
-		size := weight(operands...)
-		return charge{keeps: times(kept, size), takes: times(taken, size), work: size / perStep}, nil
-	}
 }

@@ -38,7 +38,7 @@ func compared(operands []*ast.Term) (charge, error) {
 	}
 	collection := listed(operands[len(operands)-1])
 	if scalars && !collection {
-		return charge{}, nil
+		return charge{work: longNumber(digits) / digitsPerStep}, nil
 	}
 	if digits > 10*maxDigits || digits > maxDigits && collection {
 		return charge{}, fmt.Errorf("a number of %d digits is compared with many", digits)
@@ -57,6 +57,17 @@ func got(operands []*ast.Term) (charge, error) {
 		return charge{}, nil
 	}
 	return charge{work: weight(operands[:2]...) / comparedPerStep}, nil
+}
+
+// digitsPerStep are the digits of a long number that one step compares.
+const digitsPerStep = 32
+
+// longNumber is how many digits a number has that is not compared at once; 0 for one that is.
+func longNumber(digits int) int {
+	if digits <= shortDigits {
+		return 0
+	}
+	return digits
 }
 
 func listed(term *ast.Term) bool {
@@ -106,13 +117,24 @@ func difference(operands []*ast.Term) (charge, error) {
 	return gathered(operands)
 }
 
-// gathered are the elements of sets and objects that are put together, or looked for.
+// gathered are the elements of sets and objects that are put together, or looked for. To find out which of them have the same hash, they
+// are sorted, which is paid for before, unless they are small.
 func gathered(operands []*ast.Term) (charge, error) {
-	c, err := sizes(16, 0, readPerStep/16)(operands)
-	if more := collisions(operands...); more >= small {
-		c.work = min(c.work+more/comparedPerStep, tooHeavy)
+	c, err := gathering.guard(operands)
+	if c.keeps > 16*small {
+		c.then = func() (charge, error) { return charge{work: alikeSteps(operands)}, nil }
+	} else {
+		c.work += alikeSteps(operands)
 	}
 	return c, err
+}
+
+// alikeSteps are the steps of comparing elements with the same hash.
+func alikeSteps(operands []*ast.Term) int {
+	if bytes := collisions(operands...); bytes >= small {
+		return bytes / comparedPerStep
+	}
+	return 0
 }
 
 // shortDigits are those of numbers whose sum, product and so on are small.
