@@ -96,6 +96,72 @@ func elements(module *ast.Module) []diagnostics.Problem {
 
 func (v *depthVisitor) after(any) { v.depth-- }
 
+// What compiling a module takes at most. Both are far from what a person writes.
+const (
+	// maxChecked are the expressions whose types are checked.
+	maxChecked = 200_000
+	// maxOrdered are the comparisons that put the expressions of rules in order.
+	maxOrdered = 30_000_000
+)
+
+// compiling rejects what OPA's compiler takes long for. It checks the types of an expression again for each body around it, and for the
+// bodies around that one in turn. And it orders the expressions of a rule so that variables have values before they are used, which takes
+// the third power of them.
+func compiling(module *ast.Module) []diagnostics.Problem {
+	total := rulesCost{}
+	for _, rule := range module.Rules {
+		one := rulesCost{}
+		visitor := ast.NewBeforeAfterVisitor(one.before, one.after)
+		visitor.Walk(rule)
+		if rule.Head.Key != nil { // the visitor passes by the keys of sets
+			visitor.Walk(rule.Head.Key)
+		}
+		if total.checked = min(total.checked+one.checked, tooHeavy); total.checked > maxChecked {
+			return []diagnostics.Problem{at(rule.Loc(), "too many comprehensions, or other bodies, are in one another: give some of them rules of their own")}
+		}
+		ordered := times(one.expressions, times(one.expressions, one.expressions))
+		if total.ordered = min(total.ordered+ordered, tooHeavy); total.ordered > maxOrdered {
+			return []diagnostics.Problem{at(rule.Loc(), "the rule has %d expressions and calls, which is too many for one rule, or with those of the rules before it: split it", one.expressions)}
+		}
+	}
+	return nil
+}
+
+// rulesCost is what compiling rules takes.
+type rulesCost struct {
+	// bodies are those around an expression, and expressions are those with the calls in them, each of which the compiler makes an expression.
+	bodies, expressions int
+	checked, ordered    int
+}
+
+func (c *rulesCost) before(x any) bool {
+	switch x.(type) {
+	case ast.Body:
+		c.bodies++
+	case *ast.Expr:
+		c.expressions++
+		c.checked = min(c.checked+checks(c.bodies), tooHeavy)
+	case ast.Call:
+		c.expressions++
+	}
+	return false
+}
+
+// checks is how often the type of an expression in so many bodies is checked: measured, 21/8 times as often for each body.
+func checks(bodies int) int {
+	often := 1
+	for range min(bodies, maxDepth) {
+		often = min(often*21/8+1, tooHeavy)
+	}
+	return often
+}
+
+func (c *rulesCost) after(x any) {
+	if _, ok := x.(ast.Body); ok {
+		c.bodies--
+	}
+}
+
 // heads rejects rules that define a part of what a call results in. OPA's parser takes them, its compiler does not.
 func heads(module *ast.Module) []diagnostics.Problem {
 	var issues []diagnostics.Problem

@@ -87,7 +87,7 @@ func Compile(name, module string, kinds ...string) (compiled *Module, issues []d
 	if parsed == nil {
 		return nil, []diagnostics.Problem{{Message: "the module is empty"}}
 	}
-	for _, check := range []func(*ast.Module) []diagnostics.Problem{ruleCount, heads, depth, elements, contract, builtinsUsed, dataUsed, sharing} {
+	for _, check := range []func(*ast.Module) []diagnostics.Problem{ruleCount, heads, depth, elements, compiling, contract, builtinsUsed, dataUsed, sharing} {
 		if issues := check(parsed); len(issues) > 0 {
 			return nil, sorted(issues)
 		}
@@ -118,9 +118,8 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 	if compiler.Failed() {
 		return nil, issuesOf(compiler.Errors)
 	}
-	boundIndices(compiler)
+	guarded(compiler)
 	for _, m := range compiler.Modules {
-		guardCalls(m)
 		account(m)
 	}
 	release(compiler, parsed)
@@ -135,10 +134,7 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), fields: fieldsOfInput(parsed), query: query, screen: newScreen(compiler, query),
 		plain: sync.OnceValue(func() *ast.Compiler {
 			again := compile(name, written().Copy(), nil)
-			boundIndices(again)
-			for _, m := range again.Modules {
-				guardCalls(m)
-			}
+			guarded(again)
 			return again
 		}),
 	}, nil
@@ -167,8 +163,20 @@ func compile(name string, module *ast.Module, types *ast.SchemaSet) *ast.Compile
 	compiler := ast.NewCompiler().
 		WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1).
 		WithSchemas(types).WithStrict(true).WithEnablePrintStatements(true).SetErrorLimit(maxIssues)
+	if places(module) > maxPlaces {
+		compiler.WithSkipStages(ast.StageBuildRuleIndices)
+	}
 	compiler.Compile(map[string]*ast.Module{name: module})
 	return compiler
+}
+
+// guarded bounds what a compiler's indices read, and lets its modules call the guarded forms of functions. The indices are the first,
+// because boundIndices knows functions by the names that guardCalls replaces.
+func guarded(compiler *ast.Compiler) {
+	boundIndices(compiler)
+	for _, module := range compiler.Modules {
+		guardCalls(module)
+	}
 }
 
 // guardCalls renames the functions that have a guarded form. It comes after everything that reports their names.

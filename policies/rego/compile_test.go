@@ -41,6 +41,12 @@ func TestCompileRejects(t *testing.T) {
 		"recursion":            {head + "deny contains x if some x in deny", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "rule data.test.deny is recursive: data.test.deny -> data.test.deny"}}},
 		"a recursive function": {head + "f(x) := f(x)\ndeny contains f(1)", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "rule data.test.f is recursive: data.test.f -> data.test.f"}}},
 
+		"comprehensions in one another": {head + "deny contains \"a\" if count(" + strings.Repeat("[x | x := ", 20) + "1" + strings.Repeat("]", 20) + ") > 1", nil, []diagnostics.Problem{
+			{Line: 2, Column: 1, Message: "too many comprehensions, or other bodies, are in one another: give some of them rules of their own"},
+		}},
+		"too many expressions in a rule": {head + "deny contains \"a\" if {\nx := 1\n" + strings.Repeat("x == 1\n", 400) + "}", nil, []diagnostics.Problem{
+			{Line: 2, Column: 1, Message: "the rule has 401 expressions and calls, which is too many for one rule, or with those of the rules before it: split it"},
+		}},
 		"a part of a call": {head + "f(0).a if 0\nwarn contains \"a\"", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "a rule must begin with a name, not with f(0).a"}}},
 
 		"neither deny nor warn": {head + "allow if true", nil, []diagnostics.Problem{
