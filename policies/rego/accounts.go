@@ -49,7 +49,7 @@ func accounting() map[string]*topdown.Builtin {
 	}
 	maps.Copy(made, searching())
 	maps.Copy(made, agreeing())
-	made[makeName] = making()
+	maps.Copy(made, making())
 	for name, c := range map[string]struct {
 		args  []types.Type
 		guard guard
@@ -124,12 +124,18 @@ type accountant struct {
 	// numbers are those of names, and objects is how many comprehensions make an object.
 	numbers map[string]int
 	objects int
-	// parts are how many parts the literals have that are the values of variables.
+	// constants are the names of constants all of whose keys are names or indices.
+	constants map[string]bool
+	// below is how many names of rules each path begins.
+	below map[string]int
+	// parts are how many parts the literals have that are the values of variables of a rule.
 	parts map[ast.Var]int
 }
 
 func (a *accountant) rule(rule *ast.Rule) {
 	seen := known{}
+	a.parts = map[ast.Var]int{}
+	a.learnParts(largeLiteral, seen, rule.Head.Args...)
 	for _, arg := range rule.Head.Args {
 		seen.see(arg)
 	}
@@ -146,11 +152,11 @@ func (a *accountant) rule(rule *ast.Rule) {
 			parts += writtenOut(term)
 		}
 	}
-	// What a rule without arguments results in is kept once, and there are few rules.
 	if rule.Head.Value != nil {
 		value, before := a.once(rule.Head.Value, seen, rule.Location)
 		rule.Head.Value, rule.Body = value, append(rule.Body, before...)
 	}
+	// What a rule without arguments and keys results in is kept once, and there are few rules, so it is not charged.
 	kind := rule.Head.RuleKind()
 	if parts > 0 || len(rule.Head.Args) > 0 || kind == ast.MultiValue || rule.Head.Key != nil || a.makesObject[nameOf(rule)] {
 		rule.Body = append(rule.Body, a.result(rule, perResult+perPart*parts, seen)...)
@@ -202,7 +208,7 @@ func (a *accountant) expression(expr *ast.Expr, seen known) []*ast.Expr {
 	for _, term := range terms[1:] {
 		parts += writtenOut(term)
 	}
-	if name, ok := terms[0].Value.(ast.Ref); parts > 0 && (!ok || len(name) > 1) { // others are charged by their arguments
+	if name, ok := terms[0].Value.(ast.Ref); parts > 0 && (!ok || len(name) > 1 || guardedBuiltins()[name.String()] == nil) { // others are charged by their arguments
 		before = append(before, take(perPart*parts, expr.Location))
 	}
 	for _, term := range terms[1:] {
@@ -220,11 +226,12 @@ func (a *accountant) equality(expr *ast.Expr, seen known) []*ast.Expr {
 		before = append(before, take(perPart*parts, expr.Location))
 	}
 	for _, pair := range [][2]*ast.Term{{left, right}, {right, left}} {
-		if a.makes(pair[0], pair[1], seen) && !expr.Negated {
+		if !expr.Negated && a.makes(pair[0], pair[1], seen) {
 			before = append(before, finds(keysIn(pair[1], seen), expr.Location)...)
 			return append(before, made(pair[0], pair[1], expr.Location))
 		}
 	}
+	a.learnParts(a.partsOf(left, right), seen, left, right)
 	if simple(left, seen) || simple(right, seen) {
 		before = append(before, finds(append(keysIn(left, seen), keysIn(right, seen)...), expr.Location)...)
 		before = append(before, a.perhaps(left, right, seen, expr)...)
@@ -237,11 +244,8 @@ func (a *accountant) equality(expr *ast.Expr, seen known) []*ast.Expr {
 		switch operand.Value.(type) {
 		case ast.Var:
 		case ast.Ref, *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension:
-			a.variables++
-			name := ast.VarTerm(chargedName(a.variables)).SetLocation(operand.Location)
-			assigned := placed(ast.Equality.Expr(name, operand), expr.Location)
-			assigned.With = expr.With
-			before, operands[i] = append(before, assigned), name
+			variable, assigned := a.assigned(operand, expr)
+			before, operands[i] = append(before, assigned), variable
 		default: // of a pattern, only the variables are compared that have a value
 			pattern = true
 			before = append(before, a.ofPattern(operand, seen, expr)...)
@@ -307,30 +311,27 @@ func (a *accountant) enumerating(term *ast.Term, seen known, expr *ast.Expr) []*
 	if !ok || expr.Negated {
 		return nil
 	}
-	for i, part := range ref {
-		if i == 0 || !unbound(part, seen) {
+	first := firstOpen(ref, seen)
+	if first == 0 {
+		return nil
+	}
+	depth := len(ref) - first
+	elements, assigned := a.prefix(ref, first, expr)
+	all := []*ast.Expr{assigned, charging(eachName, expr.Location, elements, ast.IntNumberTerm(depth))}
+	for _, pattern := range ref[first:] {
+		if _, ok := pattern.Value.(ast.Var); ok {
 			continue
 		}
-		a.variables++
-		name := ast.VarTerm(chargedName(a.variables)).SetLocation(term.Location)
-		assigned := placed(ast.Equality.Expr(name, ast.NewTerm(ref[:i:i]).SetLocation(term.Location)), expr.Location)
-		assigned.With = expr.With
-		all := []*ast.Expr{assigned, charging(eachName, expr.Location, name, ast.IntNumberTerm(len(ref)-i))}
-		for _, pattern := range ref[i:] {
-			if _, ok := pattern.Value.(ast.Var); !ok { // a pattern is compared with each element
-				for _, v := range valued(pattern, seen) {
-					all = append(all, a.weighed(name, len(ref)-i, v, expr))
-				}
-			}
+		for _, v := range valued(pattern, seen) { // a pattern is compared with each element
+			all = append(all, a.weighed(elements, depth, v, expr))
 		}
-		return all
 	}
-	return nil
+	return all
 }
 
 // enumerated counts the elements of a value down to a depth.
 func enumerated(term *ast.Term, depth int, total *int) {
-	if depth == 0 || *total > maxWeight {
+	if _, number := term.Value.(ast.Number); depth == 0 && !number || *total > maxWeight {
 		return
 	}
 	within := func(element *ast.Term) bool {
@@ -339,6 +340,8 @@ func enumerated(term *ast.Term, depth int, total *int) {
 		return *total > maxWeight
 	}
 	switch v := term.Value.(type) {
+	case ast.Number: // a long one takes as long as several elements
+		*total += longNumber(magnitude(string(v))) * enumeratedPerStep / digitsPerStep
 	case *ast.Array:
 		v.Until(within)
 	case ast.Set:
@@ -398,6 +401,11 @@ func (a *accountant) within(x any, seen known) {
 		case *ast.Every:
 			a.within(v.Domain, seen)
 			outer := seen
+			for _, element := range []*ast.Term{v.Key, v.Value} {
+				if element != nil {
+					a.learnParts(a.partsOf(v.Domain), seen, element)
+				}
+			}
 			seen = a.elementOf(v, seen)
 			v.Body = inner(v.Body)
 			seen = outer
@@ -418,8 +426,10 @@ func (a *accountant) within(x any, seen known) {
 // have its value from the other side.
 func simple(term *ast.Term, seen known) bool {
 	switch v := term.Value.(type) {
-	case ast.Null, ast.Boolean, ast.Number, ast.String:
+	case ast.Null, ast.Boolean, ast.String:
 		return true
+	case ast.Number:
+		return longNumber(magnitude(string(v))) == 0
 	case ast.Var:
 		return !seen.has(v, hasValue)
 	}

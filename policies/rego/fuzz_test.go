@@ -38,8 +38,8 @@ func FuzzCompileRego(f *testing.F) {
 	for _, module := range unusualModules() {
 		f.Add(head + module)
 	}
-	for _, c := range comparisons() {
-		f.Add(head + c.module)
+	for _, module := range comparisons() {
+		f.Add(head + module)
 	}
 	in := input(f, map[string]any{"vm": build.Typical("db").Obj(), "params": map[string]any{"a": 1}, "requester": "bob"})
 	f.Fuzz(func(t *testing.T, text string) {

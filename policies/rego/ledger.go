@@ -67,7 +67,21 @@ func kindOf(key *ast.Term) keyKind {
 
 // finds charges for a search for a value. It reports whether that is within bounds.
 func (b *budget) finds(key *ast.Term) bool {
-	kind := kindOf(key)
+	kind, takes := sizeOf(key)
+	return b.findsSized(key, kind, takes)
+}
+
+// sizeOf is the kind of a value, and what comparing it takes, in bytes: nothing for one that no search compares.
+func sizeOf(key *ast.Term) (kind keyKind, takes int) {
+	kind = kindOf(key)
+	if kind >= sharedInteger {
+		takes = comparing(key, kind)
+	}
+	return kind, takes
+}
+
+// findsSized is finds for a value of a kind that takes so many bytes to compare.
+func (b *budget) findsSized(key *ast.Term, kind keyKind, takes int) bool {
 	switch kind {
 	case ownHash:
 		return b.exceeded == ""
@@ -76,7 +90,6 @@ func (b *budget) finds(key *ast.Term) bool {
 		return b.exceeded == ""
 	case sharedInteger, sharedSum:
 	}
-	takes := comparing(key, kind)
 	if kind == sharedSum && !b.compares(takes) || !b.work(b.besideIntegers(key, kind)) {
 		return false // before it is compared with anything
 	}

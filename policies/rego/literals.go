@@ -1,6 +1,7 @@
 package rego
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -9,42 +10,79 @@ import (
 )
 
 // The evaluator keeps a list, a set or an object that a rule writes out as it is written, and puts the values of its variables into it each
-// time that it is used. A compiled module makes the value of a large one once.
+// time that it is used. A compiled module makes the value of a large one once. A small one may have variables whose values are literals that
+// another rule writes out: arguments, and results. It counts as large then, so that no value has more parts than a small literal that are
+// put together each time.
 
-const makeName = guardPrefix + "make"
+const (
+	makeName = guardPrefix + "make"
+	onceName = guardPrefix + "once"
+)
 
 // largeLiteral is how many parts a literal has that is made once.
 const largeLiteral = 64
 
-// making is the function that returns a literal with the values of its variables.
-func making() *topdown.Builtin {
-	declaration := &ast.Builtin{Name: makeName, Decl: types.NewFunction(types.Args(types.A), types.A)}
-	return &topdown.Builtin{Decl: declaration, Func: func(_ topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
-		return yield(operands[0])
-	}}
+// making are the functions that return a literal with the values of its variables. The step of once is free.
+func making() map[string]*topdown.Builtin {
+	made := map[string]*topdown.Builtin{
+		makeName: {Func: func(_ topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
+			return yield(operands[0])
+		}},
+		onceName: free(&ast.Builtin{}, func(b *budget, operands []*ast.Term) *ast.Term {
+			b.refund()
+			return operands[0]
+		}),
+	}
+	for name, function := range made {
+		function.Decl = &ast.Builtin{Name: name, Decl: types.NewFunction(types.Args(types.A), types.A)}
+	}
+	return made
 }
 
-// makes reports whether an expression gives a variable without a value a large literal. It notes how many parts the variable has otherwise.
+// makes reports whether an expression gives a variable without a value a large literal.
 func (a *accountant) makes(variable, literal *ast.Term, seen known) bool {
 	v, ok := variable.Value.(ast.Var)
-	parts := a.partsOf(literal)
-	if !ok || seen.has(v, hasValue|mayHave) || parts == 0 {
-		return false
-	}
-	if parts >= largeLiteral && listed(literal) && !unbound(literal, seen) {
-		return true
-	}
-	a.parts[v] = parts
-	return false
+	return ok && !seen.has(v, hasValue|mayHave) && listed(literal) && a.partsOf(literal) >= largeLiteral && !unbound(literal, seen)
 }
 
-// partsOf is how many parts a term has, with those of its variables.
-func (a *accountant) partsOf(term *ast.Term) int {
-	if _, ok := term.Value.(ast.Ref); ok {
-		return 0
+// learnParts notes for the variables of terms that have no value yet that they may have so many parts.
+func (a *accountant) learnParts(parts int, seen known, terms ...*ast.Term) {
+	if parts == 0 {
+		return
 	}
-	parts := writtenOut(term)
-	ast.WalkVars(term, func(v ast.Var) bool { parts = min(parts+a.parts[v], tooHeavy); return false })
+	for _, term := range terms {
+		ast.WalkVars(term, func(v ast.Var) bool {
+			if !seen.has(v, hasValue|mayHave) {
+				a.parts[v] = parts
+			}
+			return false
+		})
+	}
+}
+
+// partsOf is how many parts a term has, with those of its variables. A result of a rule may have as many as a literal that is not large.
+func (a *accountant) partsOf(terms ...*ast.Term) int {
+	parts := 0
+	for _, term := range terms {
+		parts += writtenOut(term)
+		ast.NewGenericVisitor(func(x any) bool {
+			switch v := x.(type) {
+			case *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension:
+				return true
+			case ast.Ref:
+				if v[0].Equal(ast.DefaultRootDocument) {
+					parts += largeLiteral
+				} else if head, ok := v[0].Value.(ast.Var); ok {
+					parts += a.parts[head]
+				}
+				return true
+			case ast.Var:
+				parts += a.parts[v]
+			}
+			parts = min(parts, tooHeavy)
+			return false
+		}).Walk(term)
+	}
 	return parts
 }
 
@@ -55,13 +93,12 @@ func made(variable, literal *ast.Term, location *ast.Location) *ast.Expr {
 
 // once replaces a large literal by a variable that has its value.
 func (a *accountant) once(term *ast.Term, seen known, location *ast.Location) (*ast.Term, []*ast.Expr) {
-	if term == nil || a.partsOf(term) < largeLiteral || unbound(term, seen) {
+	if term == nil || !listed(term) || a.partsOf(term) < largeLiteral || unbound(term, seen) {
 		return term, nil
 	}
-	a.variables++
-	variable := ast.VarTerm(chargedName(a.variables)).SetLocation(location)
+	variable := a.fresh(location)
 	seen.add(variable.Value.(ast.Var), hasValue)
-	return variable, []*ast.Expr{made(variable, term, location)}
+	return variable, []*ast.Expr{charging(onceName, location, term, variable)}
 }
 
 // collisions is what making a set or an object again takes besides, in bytes: its keys are compared with all that have the same hash, and in a
@@ -100,15 +137,7 @@ func probed(keys []*ast.Term) int {
 	if len(keys) < 2 {
 		return 0
 	}
-	slices.SortFunc(keys, func(a, b *ast.Term) int {
-		switch x, y := a.Hash(), b.Hash(); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(keys, func(a, b *ast.Term) int { return cmp.Compare(a.Hash(), b.Hash()) })
 	largest := 0
 	probes, slot := 0, keys[0].Hash()
 	for _, key := range keys {

@@ -10,7 +10,8 @@ import (
 
 // Besides searches and equalities, the evaluator compares what a rule, a function or an object results in with what it resulted in before,
 // the arguments of a function with its patterns, and a variable that a pattern has twice. A compiled module charges for these where the
-// values may be large. Values of less than small are not charged, and the steps of the charges are free.
+// values may be large. Values of less than small are not charged. The steps of agree and work are free; those of enter and fill are not,
+// because they also charge for memory.
 
 const (
 	agreeName = guardPrefix + "agree"
@@ -76,12 +77,13 @@ func (b *budget) enters(rule int, key *ast.Term) {
 	others := b.entered[rule]
 	b.entered[rule]++
 	b.work(others / enteredPerStep)
-	if kind := kindOf(key); kind >= sharedInteger {
-		takes := times(others, comparing(key, kind))
+	kind, size := sizeOf(key)
+	if kind >= sharedInteger {
+		takes := times(others, size)
 		b.inOrder = b.inOrder || takes >= small
 		b.compares(takes)
 	}
-	b.finds(key)
+	b.findsSized(key, kind, size)
 }
 
 // fewMembersMade are so many that the hashes of their values are added up in a step.
@@ -241,14 +243,7 @@ func keysIn(term *ast.Term, seen known) []*ast.Term {
 		}
 		return false
 	})
-	searched := searchedKeys(keys, seen)
-	known := searched[:0]
-	for _, key := range searched {
-		if !unbound(key, seen) {
-			known = append(known, key)
-		}
-	}
-	return known
+	return slices.DeleteFunc(searchedKeys(keys, seen), func(key *ast.Term) bool { return unbound(key, seen) })
 }
 
 // repeats reports whether terms have a variable without a value twice.
@@ -286,6 +281,7 @@ func (a *accountant) call(expr *ast.Expr, terms []*ast.Term, seen known) []*ast.
 			expr = &called
 		}
 		all = append(all, a.arguments(terms[1:min(len(terms), arity+1)], rules, seen, expr)...)
+		a.learnParts(largeLiteral, seen, terms[min(len(terms), arity+1):]...)
 	} else if called, ok := builtinName(name); ok {
 		if declaration := declarationOf(called); declaration != nil && declaration.Decl.Result() != nil {
 			arity = declaration.Decl.Arity()
@@ -295,8 +291,7 @@ func (a *accountant) call(expr *ast.Expr, terms []*ast.Term, seen known) []*ast.
 	if arity < 0 || len(terms)-1 != arity+1 || !a.comparesOutput(output, seen) {
 		return append(all, expr)
 	}
-	a.variables++
-	fresh := ast.VarTerm(chargedName(a.variables)).SetLocation(output.Location)
+	fresh := a.fresh(output.Location)
 	called := *expr
 	called.Terms, called.Negated = append(append(make([]*ast.Term, 0, len(terms)), terms[:len(terms)-1]...), fresh), false
 	seen.add(fresh.Value.(ast.Var), hasValue)

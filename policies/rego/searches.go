@@ -10,7 +10,8 @@ import (
 // compares it with what it finds. A compiled module charges for each value that may be large, or have the hash of others. A search for
 // a name or an index, which almost all are, is not charged.
 
-// searching are the functions that charge for searches. What they charge is all that they cost: the step is free.
+// searching are the functions that charge for searches. The steps of find and weigh are free; the step of keep is not, because it also
+// charges for memory.
 func searching() map[string]*topdown.Builtin {
 	made := map[string]*topdown.Builtin{}
 	for name, c := range map[string]struct {
@@ -33,11 +34,11 @@ func searching() map[string]*topdown.Builtin {
 		// weigh charges for comparing a variable, if it has a value, with the elements of another one down to a depth.
 		weighName: {types.NewFunction(types.Args(types.A, types.N), types.A), func(b *budget, operands []*ast.Term) *ast.Term {
 			value := operands[2]
-			if cost, err := compared([]*ast.Term{value}); value.IsGround() && (cost.work > 0 || err != nil) {
+			if size := comparedSize(value); size >= comparedPerStep {
 				depth, _ := integer(operands, 1)
 				elements := 1
 				enumerated(operands[0], int(depth), &elements)
-				b.work(times(elements, weight(value)) / comparedPerStep)
+				b.work(times(elements, size) / comparedPerStep)
 			}
 			b.refund()
 			return value
@@ -63,6 +64,18 @@ func free(declaration *ast.Builtin, call func(b *budget, operands []*ast.Term) *
 	}}
 }
 
+// comparedSize is the size of a text, a list, a set or an object, in bytes. Comparing another value takes next to nothing: 0.
+func comparedSize(value *ast.Term) int {
+	switch value.Value.(type) {
+	case ast.Null, ast.Boolean, ast.Number:
+		return 0
+	}
+	if !value.IsGround() {
+		return 0 // a variable without a value
+	}
+	return weight(value)
+}
+
 // sorting is how often an element of a set is compared, when the set is sorted.
 const sorting = 8
 
@@ -76,12 +89,18 @@ func (b *budget) refund() {
 func newAccountant(module *ast.Module) *accountant {
 	a := &accountant{
 		rules: map[string][]*ast.Rule{}, documents: true, searched: map[string]bool{}, makesObject: map[string]bool{},
-		numbers: map[string]int{}, several: map[*ast.Rule]bool{}, parts: map[ast.Var]int{},
+		numbers: map[string]int{}, several: map[*ast.Rule]bool{}, constants: map[string]bool{}, below: map[string]int{},
 	}
 	for _, rule := range module.Rules {
 		name := nameOf(rule)
 		a.rules[name] = append(a.rules[name], rule)
 		a.makesObject[name] = a.makesObject[name] || !rule.Ref().IsGround()
+	}
+	for name, rules := range a.rules {
+		a.constants[name] = len(rules) == 1 && constantOfNames(rules[0])
+		for path := rules[0].Ref().GroundPrefix(); len(path) > 0; path = path[:len(path)-1] {
+			a.below[path.String()]++
+		}
 	}
 	ast.WalkExprs(module, func(expr *ast.Expr) bool {
 		for _, with := range expr.With {
@@ -145,32 +164,32 @@ var walkFunction = ast.VarTerm(guardPrefix + "walk")
 
 // surveyWithin looks into the bodies of a term or an expression.
 func (a *accountant) surveyWithin(x any, seen known) {
+	inner := func(body ast.Body, elements ...*ast.Term) {
+		own := seen.inner()
+		a.survey(body, own)
+		for _, element := range elements {
+			a.surveyWithin(element, own)
+		}
+	}
 	ast.NewGenericVisitor(func(x any) bool {
 		switch v := x.(type) {
 		case *ast.Every:
 			a.surveyWithin(v.Domain, seen)
 			a.survey(v.Body, a.elementOf(v, seen))
 		case *ast.ArrayComprehension:
-			own := seen.inner()
-			a.survey(v.Body, own)
-			a.surveyWithin(v.Term, own)
+			inner(v.Body, v.Term)
 		case *ast.SetComprehension:
-			own := seen.inner()
-			a.survey(v.Body, own)
-			a.surveyWithin(v.Term, own)
+			inner(v.Body, v.Term)
 		case *ast.ObjectComprehension:
-			own := seen.inner()
-			a.survey(v.Body, own)
-			a.surveyWithin(v.Key, own)
-			a.surveyWithin(v.Value, own)
+			inner(v.Body, v.Key, v.Value)
 		case *ast.Not:
-			a.survey(v.Body, seen.inner())
+			inner(v.Body)
 		case *ast.LogicalAnd:
-			a.survey(v.Lhs, seen.inner())
-			a.survey(v.Rhs, seen.inner())
+			inner(v.Lhs)
+			inner(v.Rhs)
 		case *ast.LogicalOr:
-			a.survey(v.Lhs, seen.inner())
-			a.survey(v.Rhs, seen.inner())
+			inner(v.Lhs)
+			inner(v.Rhs)
 		default:
 			return false
 		}
@@ -241,13 +260,15 @@ func (a *accountant) searches(expr *ast.Expr, seen known) []*ast.Expr {
 		if seen.document(ref, a.documents) {
 			continue
 		}
-		if work := a.treeWork(ref); work > 0 {
+		name, rest := a.ruleAt(ref)
+		if work := a.treeWork(ref, name, rest); work > 0 {
 			all = append(all, charging(workName, expr.Location, ast.IntNumberTerm(work)))
 		}
-		for i, part := range ref[1:] {
+		first := len(ref) - len(rest) // the part that is looked for in the value of the rules
+		for i, part := range ref {
 			v, isVar := part.Value.(ast.Var)
 			switch {
-			case plainKey(part) || a.plainKeys(ref[:i+1]):
+			case i == 0 || plainKey(part) || i == first && a.constants[name]:
 			case isVar && !seen.has(v, hasValue) && seen.has(v, mayHave):
 				all = append(all, a.weighed(nil, 0, part, expr))
 			case isVar && seen.has(v, isPlain) || unbound(part, seen):
@@ -269,23 +290,18 @@ const (
 )
 
 // treeWork are the steps of evaluating a reference to many rules: those of a set, whose heads are compared with the element, or those with
-// other names below it, whose results are put together one after the other.
-func (a *accountant) treeWork(ref ast.Ref) int {
+// other names below it, whose results are put together one after the other. The name and the rest are those of ruleAt.
+func (a *accountant) treeWork(ref ast.Ref, name string, rest ast.Ref) int {
 	if !ref[0].Equal(ast.DefaultRootDocument) {
 		return 0
 	}
-	if name, rest := a.ruleAt(ref); name != "" {
+	if name != "" {
 		if rules := len(a.rules[name]); len(rest) > 0 && rules >= fewRules {
 			return rules / headsPerStep
 		}
 		return 0
 	}
-	prefix, below := ref.GroundPrefix(), 0
-	for _, rules := range a.rules {
-		if rules[0].Ref().HasPrefix(prefix) {
-			below++
-		}
-	}
+	below := a.below[ref.GroundPrefix().String()]
 	return times(below, below) / mergedPerStep / mergedPerStep
 }
 
@@ -312,16 +328,14 @@ func referencesIn(expr *ast.Expr) []ast.Ref {
 	return refs
 }
 
-// plainKeys reports whether a reference reads a constant of the module, all of whose keys are names or indices.
-func (a *accountant) plainKeys(ref ast.Ref) bool {
-	name, rest := a.ruleAt(ref)
-	rules := a.rules[name]
-	if len(rest) > 0 || len(rules) != 1 || rules[0].Else != nil || rules[0].Head.RuleKind() != ast.SingleValue || rules[0].Head.Value == nil {
+// constantOfNames reports whether a rule is a constant, all of whose keys are names or indices.
+func constantOfNames(rule *ast.Rule) bool {
+	if rule.Else != nil || rule.Head.RuleKind() != ast.SingleValue || rule.Head.Value == nil || !rule.Ref().IsGround() {
 		return false
 	}
 	plain := true
 	each := func(key *ast.Term) { plain = plain && plainKey(key) }
-	switch v := rules[0].Head.Value.Value.(type) {
+	switch v := rule.Head.Value.Value.(type) {
 	case ast.Set:
 		v.Foreach(each)
 	case ast.Object:
@@ -330,7 +344,7 @@ func (a *accountant) plainKeys(ref ast.Ref) bool {
 	default:
 		return false
 	}
-	return plain && ast.IsConstant(rules[0].Head.Value.Value)
+	return plain && ast.IsConstant(rule.Head.Value.Value)
 }
 
 // perhaps charges for comparing a variable to which a search may have given a value.
@@ -365,11 +379,21 @@ func firstOpen(ref ast.Ref, seen known) int {
 
 // prefix gives a variable the first parts of a reference.
 func (a *accountant) prefix(ref ast.Ref, parts int, expr *ast.Expr) (*ast.Term, *ast.Expr) {
+	return a.assigned(ast.NewTerm(ref[:parts:parts]).SetLocation(expr.Location), expr)
+}
+
+// assigned gives a new variable the value of a part of an expression.
+func (a *accountant) assigned(part *ast.Term, expr *ast.Expr) (*ast.Term, *ast.Expr) {
+	variable := a.fresh(part.Location)
+	equality := placed(ast.Equality.Expr(variable, part), expr.Location)
+	equality.With = expr.With
+	return variable, equality
+}
+
+// fresh is a variable that the module does not have.
+func (a *accountant) fresh(location *ast.Location) *ast.Term {
 	a.variables++
-	name := ast.VarTerm(chargedName(a.variables)).SetLocation(expr.Location)
-	assigned := placed(ast.Equality.Expr(name, ast.NewTerm(ref[:parts:parts]).SetLocation(expr.Location)), expr.Location)
-	assigned.With = expr.With
-	return name, assigned
+	return ast.VarTerm(chargedName(a.variables)).SetLocation(location)
 }
 
 // weighed charges for comparing a variable that may have a value with the elements of another one; nil for comparing it once.
