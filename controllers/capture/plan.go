@@ -170,6 +170,8 @@ func (o *observed) cloning(limit time.Duration) decision {
 		switch {
 		case !o.isClone(clone, v):
 			return failed(v1beta1.ReasonNameTaken, what+" exists, and is not of this request")
+		case requests.HasAdopted(clone):
+			return failed(v1beta1.ReasonNameTaken, requests.Adopted(clone)+": create the request again")
 		case clone.Status.Phase == cdiv1beta1.Failed:
 			return failed(v1beta1.ReasonCloneFailed, what+" failed"+requests.Quoted(detailOf(clone)))
 		case clone.Status.Phase != cdiv1beta1.Succeeded:

@@ -114,18 +114,21 @@ func TestPlan(t *testing.T) {
 		steps  string
 		reason string
 	}{
-		"new":                          {started(without), "updating golden", v1beta1.ReasonSnapshotting},
-		"not guarded":                  {started(without, func(o *observed) { o.unguarded = "no guard" }), "", guarded.Reason},
-		"not guarded any more":         {started(snapshotted, func(o *observed) { o.unguarded = "no guard" }), "", guarded.Reason},
-		"no snapshot":                  {started(), "creating " + capture.SnapshotName(started().request), v1beta1.ReasonSnapshotting},
-		"snapshot waits":               {started(snapshotted, func(o *observed) { o.snapshot.Status = nil }), "", v1beta1.ReasonSnapshotting},
-		"snapshot is late":             {started(snapshotted, later(time.Minute), func(o *observed) { o.snapshot.Status = nil }), "", v1beta1.ReasonDeadlineExceeded},
-		"snapshot of another VM":       {started(snapshotted, func(o *observed) { o.snapshot.Spec.Source.Name = "other" }), "", v1beta1.ReasonNameTaken},
-		"content of another snapshot":  {started(snapshotted, func(o *observed) { o.content.Spec.VirtualMachineSnapshotName = new("other") }), "", v1beta1.ReasonSnapshotFailed},
-		"snapshot is ready":            {started(snapshotted), "creating " + capture.CloneName(started().request, "root"), v1beta1.ReasonCloning},
-		"clone waits":                  {started(snapshotted, cloned(cdiv1beta1.CloneInProgress)), "", v1beta1.ReasonCloning},
-		"clone is late":                {started(snapshotted, cloned(cdiv1beta1.CloneInProgress), later(time.Hour)), "", v1beta1.ReasonDeadlineExceeded},
-		"clone failed":                 {started(snapshotted, cloned(cdiv1beta1.Failed)), "", v1beta1.ReasonCloneFailed},
+		"new":                         {started(without), "updating golden", v1beta1.ReasonSnapshotting},
+		"not guarded":                 {started(without, func(o *observed) { o.unguarded = "no guard" }), "", guarded.Reason},
+		"not guarded any more":        {started(snapshotted, func(o *observed) { o.unguarded = "no guard" }), "", guarded.Reason},
+		"no snapshot":                 {started(), "creating " + capture.SnapshotName(started().request), v1beta1.ReasonSnapshotting},
+		"snapshot waits":              {started(snapshotted, func(o *observed) { o.snapshot.Status = nil }), "", v1beta1.ReasonSnapshotting},
+		"snapshot is late":            {started(snapshotted, later(time.Minute), func(o *observed) { o.snapshot.Status = nil }), "", v1beta1.ReasonDeadlineExceeded},
+		"snapshot of another VM":      {started(snapshotted, func(o *observed) { o.snapshot.Spec.Source.Name = "other" }), "", v1beta1.ReasonNameTaken},
+		"content of another snapshot": {started(snapshotted, func(o *observed) { o.content.Spec.VirtualMachineSnapshotName = new("other") }), "", v1beta1.ReasonSnapshotFailed},
+		"snapshot is ready":           {started(snapshotted), "creating " + capture.CloneName(started().request, "root"), v1beta1.ReasonCloning},
+		"clone waits":                 {started(snapshotted, cloned(cdiv1beta1.CloneInProgress)), "", v1beta1.ReasonCloning},
+		"clone is late":               {started(snapshotted, cloned(cdiv1beta1.CloneInProgress), later(time.Hour)), "", v1beta1.ReasonDeadlineExceeded},
+		"clone failed":                {started(snapshotted, cloned(cdiv1beta1.Failed)), "", v1beta1.ReasonCloneFailed},
+		"claim of others": {started(snapshotted, cloned(cdiv1beta1.Succeeded), func(o *observed) {
+			o.clones[0].Annotations["cdi.kubevirt.io/storage.prePopulated"] = o.clones[0].Name
+		}), "", v1beta1.ReasonNameTaken},
 		"clone of another source":      {started(snapshotted, cloned(cdiv1beta1.Succeeded), func(o *observed) { o.clones[0].Spec.Source.Snapshot.Name = "other" }), "", v1beta1.ReasonNameTaken},
 		"cloned":                       {started(snapshotted, cloned(cdiv1beta1.Succeeded)), "creating golden", v1beta1.ReasonCreatingTemplate},
 		"template":                     {started(snapshotted, cloned(cdiv1beta1.Succeeded), templated), "updating " + capture.CloneName(started().request, "root"), v1beta1.ReasonCreatingTemplate},

@@ -109,6 +109,9 @@ func (c *cluster) plays(t *testing.T) {
 	}
 	for i := range clones.Items {
 		if dv := &clones.Items[i]; dv.Status.Phase == "" && dv.Spec.Source.Snapshot != nil {
+			if dv.Annotations["cdi.kubevirt.io/allowClaimAdoption"] != "false" {
+				t.Errorf("CDI can adopt a claim for %s", dv.Name)
+			}
 			dv.Status.Phase = cdiv1beta1.Succeeded
 			if c.clonePhase != "" {
 				dv.Status.Phase = c.clonePhase

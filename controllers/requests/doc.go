@@ -1,4 +1,4 @@
-// Package requests has what the controllers of requests for VM templates share: captures and imports.
+// Package requests has what the controllers of requests for VM templates share: captures, imports and exports.
 //
 // Each of them is planned from what exists, as steps and a progress. What enters here: steps, which are applied in their order, and a
 // progress, which becomes the conditions Progressing, Completed and Ready. What leaves: writes, and an error that names the step. The

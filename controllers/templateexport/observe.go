@@ -163,7 +163,7 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 // complete clone.
 func (o *observed) foreign() *corev1.PersistentVolumeClaim {
 	for i, claim := range o.claims {
-		if !diskservers.IsCreatedFor(claim, o.volumes[i]) || diskservers.HasAdopted(o.volumes[i]) {
+		if !requests.IsCreatedFor(claim, o.volumes[i]) || requests.HasAdopted(o.volumes[i]) {
 			return claim
 		}
 	}

@@ -129,6 +129,9 @@ func (c *cluster) plays(t *testing.T) {
 	must(t, c.server.List(t.Context(), volumes))
 	for i := range volumes.Items {
 		if dv := &volumes.Items[i]; dv.Status.Phase == "" {
+			if dv.Spec.Source != nil && dv.Annotations["cdi.kubevirt.io/allowClaimAdoption"] != "false" {
+				t.Errorf("CDI can adopt a claim for %s", dv.Name)
+			}
 			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 				Namespace: dv.Namespace, Name: dv.Name, Annotations: map[string]string{"cdi.kubevirt.io/createdForDataVolume": string(dv.UID)},
 			}}

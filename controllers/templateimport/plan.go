@@ -235,8 +235,8 @@ func (o *observed) disks() (found disks, fault *decision) {
 		switch {
 		case !o.owns(volume):
 			return fails(v1beta1.ReasonNameTaken, what+" exists, and is not of this import: use another templateName")
-		case diskservers.HasAdopted(volume):
-			return fails(v1beta1.ReasonNameTaken, claimOf(volume)+": use another templateName")
+		case requests.HasAdopted(volume):
+			return fails(v1beta1.ReasonNameTaken, requests.Adopted(volume)+": use another templateName")
 		case volume.Status.Phase == cdiv1beta1.Succeeded && volume.DeletionTimestamp == nil:
 			found.done++
 		case volume.DeletionTimestamp != nil:
@@ -250,11 +250,6 @@ func (o *observed) disks() (found disks, fault *decision) {
 		}
 	}
 	return found, nil
-}
-
-// claimOf says what is wrong with the claim of a DataVolume that existed before.
-func claimOf(volume *cdiv1beta1.DataVolume) string {
-	return "PersistentVolumeClaim " + requests.Named(volume) + " existed before its DataVolume, so CDI wrote nothing to it"
 }
 
 // serving plans the pod, after the appliance and the quotas are read.

@@ -175,6 +175,9 @@ func (c *cluster) plays(t *testing.T) {
 	must(t, c.server.List(t.Context(), volumes))
 	for i := range volumes.Items {
 		if dv := &volumes.Items[i]; dv.Status.Phase == "" {
+			if dv.Labels[v1beta1.LabelImportUID] != "" && dv.Annotations["cdi.kubevirt.io/allowClaimAdoption"] != "false" {
+				t.Errorf("CDI can adopt a claim for %s", dv.Name)
+			}
 			if c.adopts {
 				dv.Annotations["cdi.kubevirt.io/storage.prePopulated"] = dv.Name
 				must(t, c.server.Update(t.Context(), dv))

@@ -71,8 +71,8 @@ func (o *observed) stages() (d decision, waits bool) {
 		d.steps, d.keep = []requests.Step{{Verb: requests.Create, Object: imports.Copy(o.request)}}, true
 	case !o.owns(o.copy):
 		return failed(v1beta1.ReasonNameTaken, what+" exists, and is not of this import"), true
-	case diskservers.HasAdopted(o.copy):
-		return failed(v1beta1.ReasonNameTaken, claimOf(o.copy)+": create the import again"), true
+	case requests.HasAdopted(o.copy):
+		return failed(v1beta1.ReasonNameTaken, requests.Adopted(o.copy)+": create the import again"), true
 	case o.copy.Status.Phase == cdiv1beta1.Failed, reason == "Error" && o.copy.Status.RestartCount >= maxRestarts:
 		return failed(v1beta1.ReasonImportFailed, what+" failed"+requests.Quoted(message)), true
 	case o.copy.Status.Phase != cdiv1beta1.Succeeded:

@@ -23,6 +23,8 @@ const (
 	annotationBindImmediately = "cdi.kubevirt.io/storage.bind.immediate.requested"
 	// annotationKeep: CDI does not delete the completed DataVolume, which owns the PersistentVolumeClaim.
 	annotationKeep = "cdi.kubevirt.io/storage.deleteAfterCompletion"
+	// annotationAdopt: whether CDI takes a claim that exists for the content of the DataVolume.
+	annotationAdopt = "cdi.kubevirt.io/allowClaimAdoption"
 )
 
 // Volume is a captured volume.
@@ -139,7 +141,7 @@ func DataVolume(request *v1beta1.VirtualMachineTemplateRequest, v *Volume) *cdiv
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: request.Namespace, Name: CloneName(request, v.Name),
 			Labels:          map[string]string{v1beta1.LabelRequestUID: string(request.UID)},
-			Annotations:     map[string]string{annotationBindImmediately: "", annotationKeep: "false"},
+			Annotations:     map[string]string{annotationBindImmediately: "", annotationKeep: "false", annotationAdopt: "false"},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(request, v1beta1.GroupVersion.WithKind("VirtualMachineTemplateRequest"))},
 		},
 		Spec: cdiv1beta1.DataVolumeSpec{

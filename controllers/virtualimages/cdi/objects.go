@@ -26,9 +26,10 @@ const (
 	ReasonTimeout     = "ImportTimeout"
 )
 
-// Annotations of CDI: the import begins without a consumer, and the DataVolume is kept afterwards.
+// Annotations of CDI: the import begins without a consumer, takes no claim that exists, and the DataVolume is kept afterwards.
 const (
 	bindImmediately = "cdi.kubevirt.io/storage.bind.immediate.requested"
+	adoptClaim      = "cdi.kubevirt.io/allowClaimAdoption"
 	deleteCompleted = "cdi.kubevirt.io/storage.deleteAfterCompletion"
 )
 
@@ -49,7 +50,7 @@ func meta(image *backend.Image, name string) metav1.ObjectMeta {
 func dataVolume(image *backend.Image, size int64) *cdiv1beta1.DataVolume {
 	spec := &image.Spec
 	dv := &cdiv1beta1.DataVolume{ObjectMeta: meta(image, virtualimages.VolumeName(image.Name, image.UID))}
-	dv.Annotations = map[string]string{bindImmediately: "true", deleteCompleted: "false"}
+	dv.Annotations = map[string]string{bindImmediately: "true", adoptClaim: "false", deleteCompleted: "false"}
 	dv.Spec.Source = &cdiv1beta1.DataVolumeSource{HTTP: &cdiv1beta1.DataVolumeSourceHTTP{
 		URL: spec.Src, SecretRef: spec.SecretRef, CertConfigMap: spec.CertConfigMap, Checksum: spec.Checksum,
 	}}

@@ -96,8 +96,8 @@ func TestUploads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dv := dataVolume(image, 1<<30)
-			if dv.Spec.Source.Upload == nil || dv.Spec.Source.HTTP != nil {
-				t.Fatalf("%+v", dv.Spec.Source)
+			if dv.Spec.Source.Upload == nil || dv.Spec.Source.HTTP != nil || dv.Annotations[adoptClaim] != "false" {
+				t.Fatalf("%+v", dv)
 			}
 			dv.CreationTimestamp, dv.Status.Phase, dv.Status.Progress = metav1.NewTime(created), test.phase, "N/A"
 			got := state(dv, created.Add(test.after), time.Hour)

@@ -1,4 +1,4 @@
-package diskservers
+package requests
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +16,11 @@ const (
 func HasAdopted(dv *cdiv1beta1.DataVolume) bool {
 	_, has := dv.Annotations[annotationAdopted]
 	return has
+}
+
+// Adopted says what is wrong with such a DataVolume.
+func Adopted(dv *cdiv1beta1.DataVolume) string {
+	return "PersistentVolumeClaim " + Named(dv) + " existed before its DataVolume, so CDI wrote nothing to it"
 }
 
 // IsCreatedFor reports whether CDI created a claim for a DataVolume.
