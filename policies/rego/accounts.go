@@ -341,7 +341,7 @@ func enumerated(term *ast.Term, depth int, total *int) {
 	}
 	switch v := term.Value.(type) {
 	case ast.Number: // a long one takes as long as several elements
-		*total += longNumber(magnitude(string(v))) * enumeratedPerStep / digitsPerStep
+		*total += longSteps(magnitude(string(v))) * enumeratedPerStep
 	case *ast.Array:
 		v.Until(within)
 	case ast.Set:
@@ -429,7 +429,7 @@ func simple(term *ast.Term, seen known) bool {
 	case ast.Null, ast.Boolean, ast.String:
 		return true
 	case ast.Number:
-		return longNumber(magnitude(string(v))) == 0
+		return longSteps(magnitude(string(v))) == 0
 	case ast.Var:
 		return !seen.has(v, hasValue)
 	}

@@ -80,7 +80,7 @@ func classes() []class {
 		{
 			[]string{"equal", "neq", "gt", "gte", "lt", "lte", "internal.member_2", "internal.member_3"},
 			compared,
-			"a step for each 256 bytes of size; if one is a number, a boolean or null, and the last is no list, set or object, only a step for each 32 digits of a number of more than 40; numbers of more than 1000 digits, and of more than 100 beside a list, a set or an object, are rejected",
+			"a step for each 256 bytes of size; if one is a number, a boolean or null, and the last is no list, set or object, nothing; for each number of more than 19 digits a step, and one for each 20 digits; numbers of more than 1000 digits, and of more than 100 beside a list, a set or an object, are rejected",
 			"they compare element by element",
 		},
 		{
@@ -101,15 +101,27 @@ func classes() []class {
 		bySize(rate{taken: 32, perStep: 128}, "each number is read", "sum"),
 		bySize(
 			rate{perStep: 512}, "they read their arguments, and make nothing, or a part of them that is not copied",
-			"count", "max", "min", "contains", "endswith", "startswith", "trim", "trim_left", "trim_prefix", "trim_right", "trim_space", "trim_suffix", "crypto.hmac.equal", "crypto.md5", "crypto.sha1", "crypto.sha256", "array.slice",
+			"count", "contains", "endswith", "startswith", "trim_prefix", "trim_space", "trim_suffix", "crypto.hmac.equal", "crypto.md5", "crypto.sha1", "crypto.sha256", "array.slice",
 		),
+		{[]string{"max", "min"}, extreme, "a step for each 512 bytes of size, and one for each 20 digits of numbers of more than 19, and one", "they compare the elements"},
+		{
+			[]string{"trim", "trim_left", "trim_right"},
+			trimmed,
+			"a step for each 512 bytes of size; if a character to remove is not of ASCII, also one for each 65,536 bytes of the text, × the bytes of the characters",
+			"each character is looked for among those to remove",
+		},
+		{
+			[]string{"indexof"},
+			located, "8 × size, and a step for each 64 bytes of size; if a text is not of ASCII, also one for each 8192 bytes of the first, × the bytes of the second",
+			"the texts are copied, and compared at each place",
+		},
 		bySize(
 			rate{taken: 20, perStep: 64}, "the answer is small, what they need to find it is not",
 			"json.is_valid", "base64.is_valid", "semver.is_valid", "semver.compare", "uri.is_valid", "strings.any_prefix_match", "strings.any_suffix_match", "object.subset", "crypto.hmac.md5", "crypto.hmac.sha1", "crypto.hmac.sha256", "crypto.hmac.sha512",
 		),
 		bySize(
 			rate{kept: 8, perStep: 64}, "the result is at most three times as large, and is copied once or twice",
-			"strings.count", "lower", "upper", "strings.reverse", "substring", "indexof", "glob.quote_meta", "base64.decode", "base64.encode", "base64url.decode", "base64url.encode", "base64url.encode_no_pad", "hex.decode", "hex.encode", "urlquery.encode", "urlquery.decode", "array.concat", "array.flatten", "array.reverse", "sort",
+			"strings.count", "lower", "upper", "strings.reverse", "substring", "glob.quote_meta", "base64.decode", "base64.encode", "base64url.decode", "base64url.encode", "base64url.encode_no_pad", "hex.decode", "hex.encode", "urlquery.encode", "urlquery.decode", "array.concat", "array.flatten", "array.reverse", "sort",
 		),
 		{
 			[]string{"and", "or", "union", "intersection", "object.keys", "object.union", "object.union_n", "object.remove", "object.filter", "json.filter", "json.remove", "graph.reachable", "internal.template_string", "urlquery.encode_object"},
@@ -139,7 +151,7 @@ func classes() []class {
 		{
 			[]string{"replace"},
 			replaced,
-			"8 × size, 8 × the replacement for each place that fits into the text if it is longer than what it replaces, and a step for each 1024 bytes of both", "the text may grow with each occurrence",
+			"8 × size, 8 × the replacement for each place that fits into the text if it is longer than what it replaces, a step for each 1024 bytes of both, and one for each 2048 bytes of what is replaced, × its bytes", "the text may grow with each occurrence, and what is replaced is compared with itself",
 		},
 		{[]string{"strings.replace_n"}, replacedByMany, "8 × (the text and one) × (the longest replacement and one), and 512 × the patterns", "the patterns become a machine"},
 		{

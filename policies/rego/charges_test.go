@@ -31,7 +31,8 @@ func examples() map[string][]sizeExample {
 			{[]string{text(1000), "1"}, 0, 0, 0},
 			{[]string{"1", `[` + text(1000) + `]`}, 0, 0, (value + 1 + 2*value + 1000) / 256},
 			{[]string{`[` + text(1000) + `]`, "1"}, 0, 0, 0},
-			{[]string{digits(640), "1"}, 0, 0, 20},
+			{[]string{digits(640), "1"}, 0, 0, 1 + 640/20},
+			{[]string{"1", "[" + digits(40) + ", " + digits(60) + "]"}, 0, 0, (4*value+101)/256 + 1 + 40/20 + 1 + 60/20},
 		},
 		"plus": {
 			{[]string{"1", "2"}, 0, 0, 8},
@@ -43,6 +44,9 @@ func examples() map[string][]sizeExample {
 		"numbers.range_step": {{[]string{"1", "100", "3"}, 256 * 34, 0, 0}},
 		"product":            {{[]string{"[" + digits(500) + ", " + digits(500) + "]"}, 32*(3*value+1000) + 16*1000, 0, (3*value+1000)/1024 + 1000*1000/1024}},
 		"sum":                {{[]string{"[" + digits(1000) + "]"}, 0, 32 * (2*value + 1000), (2*value + 1000) / 128}},
+		"max":                {{[]string{"[" + digits(400) + ", 1]"}, 0, 0, (3*value+401)/512 + 1 + 400/20}},
+		"trim":               {{[]string{text(1000), `"a"`}, 0, 0, (2*value + 1001) / 512}, {[]string{text(70000), `"é"`}, 0, 0, (2*value+70002)/512 + 70000*2/65536}},
+		"indexof":            {{[]string{text(1000), `"a"`}, 8 * (2*value + 1001), 0, (2*value + 1001) / 64}, {[]string{text(10000), `"é"`}, 8 * (2*value + 10002), 0, (2*value+10002)/64 + 10000*2/8192}},
 		"count":              {{[]string{text(1000)}, 0, 0, (value + 1000) / 512}},
 		"json.is_valid":      {{[]string{text(1000)}, 0, 20 * (value + 1000), (value + 1000) / 64}},
 		"strings.count":      {{[]string{text(1000), `"a"`}, 8 * (2*value + 1001), 0, (2*value + 1001) / 64}},
@@ -69,7 +73,7 @@ func examples() map[string][]sizeExample {
 		"yaml.unmarshal":    {{[]string{text(1000)}, 768 * (value + 1000), 0, 0}},
 		"yaml.marshal":      {{[]string{text(1000)}, 640 * (value + 1000), 0, (value + 1000) / 1024}},
 		"concat":            {{[]string{text(10), `["a", "b"]`}, 8*(4*value+12) + 8*10*2, 0, 0}},
-		"replace":           {{[]string{text(1000), `"a"`, `"b"`}, 8 * (3*value + 1002), 0, (3*value + 1002) / 1024}, {[]string{text(1000), text(10), text(100)}, 8 * (3*value + 1110 + 101*100), 0, (3*value + 1110 + 101*100) / 1024}},
+		"replace":           {{[]string{text(1000), `"a"`, `"b"`}, 8 * (3*value + 1002), 0, (3*value + 1002) / 1024}, {[]string{text(1000), text(10), text(100)}, 8 * (3*value + 1110 + 101*100), 0, (3*value + 1110 + 101*100) / 1024}, {[]string{`"a"`, text(4096), `""`}, 8 * (3*value + 4097), 0, (3*value+4097)/1024 + 4096*4096/2048}},
 		"strings.replace_n": {{[]string{`{"a": ` + text(9) + `}`, text(99)}, 8*100*10 + 512*(3*value+10), 0, 0}},
 		"sprintf": {
 			{[]string{`"%s"`, "[" + text(1000) + "]"}, 12 * (3*value + 1002), 0, 0},

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
@@ -38,12 +39,13 @@ func compared(operands []*ast.Term) (charge, error) {
 	}
 	collection := listed(operands[len(operands)-1])
 	if scalars && !collection {
-		return charge{work: longNumber(digits) / digitsPerStep}, nil
+		return charge{work: longSteps(digits)}, nil
 	}
 	if digits > 10*maxDigits || digits > maxDigits && collection {
 		return charge{}, fmt.Errorf("a number of %d digits is compared with many", digits)
 	}
-	return charge{work: weight(operands...) / comparedPerStep}, nil
+	size, long := comparedSizes(operands)
+	return charge{work: size/comparedPerStep + long}, nil
 }
 
 // got is a member of an object, by its key or by a path of keys.
@@ -59,15 +61,18 @@ func got(operands []*ast.Term) (charge, error) {
 	return charge{work: weight(operands[:2]...) / comparedPerStep}, nil
 }
 
-// digitsPerStep are the digits of a long number that one step compares.
-const digitsPerStep = 32
+// What comparing a long number takes: a step, and one for some of its digits.
+const (
+	comparedDigits = 19 // those of a number that is compared with no allocation
+	digitsPerStep  = 20
+)
 
-// longNumber is how many digits a number has that is not compared at once; 0 for one that is.
-func longNumber(digits int) int {
-	if digits <= shortDigits {
+// longSteps are the steps of comparing a number of so many digits.
+func longSteps(digits int) int {
+	if digits <= comparedDigits {
 		return 0
 	}
-	return digits
+	return 1 + digits/digitsPerStep
 }
 
 func listed(term *ast.Term) bool {
@@ -228,6 +233,45 @@ func integer(operands []*ast.Term, i int) (int64, bool) {
 // copied is how often the text that a function makes is in memory while it does.
 const copied = 8
 
+// extreme is the greatest or the least of values, which are compared with each other.
+func extreme(operands []*ast.Term) (charge, error) {
+	size, long := comparedSizes(operands)
+	return charge{work: size/(readPerStep/2) + long}, nil
+}
+
+// trimmed is a text without characters at its ends. Each is looked for among those to remove, which is fast if all are of ASCII.
+func trimmed(operands []*ast.Term) (charge, error) {
+	const characters = 64 << 10
+	c, err := rate{perStep: 512}.guard(operands)
+	if cutset, ok := operands[1].Value.(ast.String); ok && !ascii(string(cutset)) {
+		c.work = min(c.work+times(text(operands, 0), len(cutset))/characters, tooHeavy)
+	}
+	return c, err
+}
+
+// located is the place of a text in another one, which is compared at each place if either is not of ASCII.
+func located(operands []*ast.Term) (charge, error) {
+	const compared = 8 << 10
+	c, err := rate{kept: 8, perStep: 64}.guard(operands)
+	subject, search := operands[0].Value, operands[1].Value
+	for _, value := range []ast.Value{subject, search} {
+		if s, ok := value.(ast.String); ok && !ascii(string(s)) {
+			c.work = min(c.work+times(text(operands, 0), text(operands, 1))/compared, tooHeavy)
+			break
+		}
+	}
+	return c, err
+}
+
+func ascii(text string) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
 // joined is a list of strings with another between any two.
 func joined(operands []*ast.Term) (charge, error) {
 	parts := 0
@@ -240,8 +284,9 @@ func joined(operands []*ast.Term) (charge, error) {
 	return charge{keeps: times(copied, times(parts, text(operands, 0))+weight(operands...))}, nil
 }
 
-// replaced puts one string for another, at the most between any two characters.
+// replaced puts one string for another, at the most between any two characters. What is replaced is first compared with all of its own ends.
 func replaced(operands []*ast.Term) (charge, error) {
+	const ownEnds = 2 << 10
 	subject, old, value := text(operands, 0), text(operands, 1), text(operands, 2)
 	size := weight(operands...)
 	switch {
@@ -250,7 +295,7 @@ func replaced(operands []*ast.Term) (charge, error) {
 	case value > old:
 		size += times(subject/old+1, value)
 	}
-	return charge{keeps: times(copied, size), work: size / readPerStep}, nil
+	return charge{keeps: times(copied, size), work: size/readPerStep + times(old, old)/ownEnds}, nil
 }
 
 func replacedByMany(operands []*ast.Term) (charge, error) {
@@ -515,6 +560,9 @@ const tooHeavy = 1 << 30
 // maxWeight ends the counting of weight.
 const maxWeight = 64 << 20
 
+// fewDigits are those of a number without a large exponent.
+const fewDigits = 4
+
 // perValue is what a value weighs, besides its text.
 const perValue = 8
 
@@ -547,9 +595,22 @@ func scalarWeight(value ast.Value) (weight int, ok bool) {
 	return 0, false
 }
 
+// comparedSizes are the weight of values, and the steps of comparing the long numbers in them.
+func comparedSizes(terms []*ast.Term) (weight, long int) {
+	w, _ := weighers.Get().(*weigher)
+	defer weighers.Put(w)
+	w.total, w.long = 0, 0
+	for _, term := range terms {
+		w.add(term)
+	}
+	return w.total, w.long
+}
+
 // weigher adds weights up. Its functions are made once, because the evaluator weighs at each call of a function.
 type weigher struct {
-	total   int
+	total int
+	// long are the steps of comparing long numbers.
+	long    int
 	element func(*ast.Term) bool
 	member  func(key, value *ast.Term) bool
 }
@@ -580,6 +641,9 @@ func (w *weigher) add(term *ast.Term) {
 	}
 	if scalar, ok := scalarWeight(term.Value); ok {
 		w.total += scalar
+		if number, ok := term.Value.(ast.Number); ok && len(number) > fewDigits {
+			w.long = min(w.long+longSteps(magnitude(string(number))), tooHeavy)
+		}
 		return
 	}
 	w.total += perValue

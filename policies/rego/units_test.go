@@ -121,6 +121,10 @@ func costly() map[string]string {
 		"small literals": r + manyTimes(3, "f%d(x) := g%d(["+strings.Repeat("x, ", 19)+"x])") + "g0(x) := f1(x)\ng1(x) := f2(x)\n" +
 			"g2(x) := 1 if { some a in r; some b in r; is_array(x); a * b < 0 }\ndeny contains \"a\" if f0(1) == 1",
 		"long numbers":           "n := 1e900\nm := 1e901\n" + d("some a in r; some b in r; not n == m; a * b < 0"),
+		"replace a long text":    "t := concat(\"\", [\"a\" | some i in numbers.range(1, 5000)])\n" + d("some a in r; replace(\"x\", t, \"\") == \"\"; a < 0"),
+		"trim by a long text":    "t := concat(\"\", [\"é\" | some i in numbers.range(1, 5000)])\nu := concat(\"\", [\"ä\" | some i in numbers.range(1, 5000)])\n" + d("some a in r; some b in r; trim(t, concat(\"\", [u, \"é\"])) == \"x\"; a < b"),
+		"locate a long text":     "t := concat(\"\", [\"é\" | some i in numbers.range(1, 5000)])\nu := concat(\"\", [\"é\" | some i in numbers.range(1, 1000)])\n" + d("some a in r; some b in r; indexof(t, concat(\"\", [u, \"a\"])) > 0; a < b"),
+		"greatest long number":   "q := [x | some a in r; x := a + 0." + strings.Repeat("7", 90) + "]\n" + d("some a in r; some b in r; max(q) < 0; a < b"),
 		"long numbers in a list": "q := [x | some a in r; x := 1e900 + a]\n" + d("some a in r; q[_] == 1e901; a < 0"),
 		"large range":            "deny contains \"a\" if { some a in numbers.range(1, 90000); a < 0 }",
 		"nothing":                "deny contains \"a\" if { input.vm.spec.hostname == \"x\" }",
