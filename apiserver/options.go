@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -150,7 +151,16 @@ func (o *Options) Run(ctx context.Context) error {
 		return err
 	}
 	go (&upkeep{storage: storage{Services: services}}).run(ctx, o.CheckInterval)
+	if err := server.AddPostStartHook("virtward-give-back-memory", giveBack); err != nil {
+		return err
+	}
 	return server.PrepareRun().RunWithContext(ctx)
+}
+
+// giveBack returns the memory that only the start needs, for the documents of OpenAPI, to the system. An idle server would keep it.
+func giveBack(genericapiserver.PostStartHookContext) error {
+	debug.FreeOSMemory()
+	return nil
 }
 
 // apply configures the server. What depends on another option comes after it.
