@@ -113,7 +113,7 @@ func (m *Module) Break(input *Input, limits Limits, variable string) (stops []St
 		return nil, false, err
 	}
 	b := &breakpoint{module: m, variable: variable, declared: m.declarations()[variable], input: in, rules: map[string]ast.Value{}, last: map[ast.Var]*binding{}}
-	steps := newBudget(limits.withDefaults(size.bytes), size)
+	steps := m.budget(limits.withDefaults(size.bytes), size)
 	_, err = m.run(in, &steps, b)
 	return b.stops, b.cut, err
 }

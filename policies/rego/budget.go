@@ -108,18 +108,27 @@ type budget struct {
 	// documents are the bytes of JSON that the module reads.
 	documents int
 	exceeded  string
-	gone      bool
 	calls     int
+	gone      bool
+	// inOrder reports that what keys, entered and filled have charged depends on the order of the evaluation.
+	inOrder bool
 	// keys are the values that were looked for; nil for none. integers is how many plain integers there were besides.
 	keys     *ledger
 	integers int
 	// entered are how many members the objects of rules have, and filled are the members that comprehensions have made.
 	entered map[int]int
 	filled  map[int]*filling
-	// inOrder reports that what these have charged depends on the order of the evaluation.
-	inOrder bool
-	// hashed are the texts that functions have made; nil for none.
+	// hashed are the texts that functions have made, and the integers; nil for none.
 	hashed *hashedTexts
+	// low are the groups of the other texts whose hashes are those of integers; nil for none.
+	low *[]int
+}
+
+// budget is that of an evaluation of a module.
+func (m *Module) budget(limits Limits, documents extent) budget {
+	b := newBudget(limits, documents)
+	b.integers, b.low = m.integers, joinGroups(documents.low, m.low)
+	return b
 }
 
 // newBudget is for documents of a size.
@@ -165,11 +174,23 @@ func (b *budget) seesTexts(value ast.Value) bool {
 	if b.hashed == nil {
 		b.hashed = newHashedTexts()
 	}
-	before := max(b.hashed.count, fewTexts)
-	if near := b.hashed.addAll(value); near != nil && b.exceeded == "" {
-		b.exceeded = fmt.Sprintf("%d texts of functions with almost the same hash", mostNear)
+	before, low := max(b.hashed.count, fewTexts), len(b.hashed.low)
+	if near := b.hashed.addAll(value); near != nil {
+		b.nearHashes()
+	}
+	for _, group := range b.hashed.low[low:] {
+		if max(b.hashed.integers[group], b.hashed.integers[group+1]) >= fewIntegers {
+			b.nearHashes()
+		}
 	}
 	return b.charge(charge{keeps: times(perText, b.hashed.count-before)})
+}
+
+// nearHashes ends an evaluation that has texts whose hashes are too near.
+func (b *budget) nearHashes() {
+	if b.exceeded == "" {
+		b.exceeded = fmt.Sprintf("%d texts or integers with almost the same hash", mostNear)
+	}
 }
 
 // release ends an evaluation. What was spent stays.

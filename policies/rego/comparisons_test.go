@@ -129,6 +129,9 @@ func TestCollisionsAreSteps(t *testing.T) {
 		"fractions in arguments":     {"f(x) if x < 0\ndeny contains \"a\" if { some i in numbers.range(1, 300); f(i / 7000) }", 50_000},
 		"fractions in a set":         {"s contains i / 7000 if some i in numbers.range(1, 300)\ndeny contains \"a\" if count(s) < 0", 50_000},
 		"a fraction in integers":     {"s := {i | some i in numbers.range(1, 5000)}\ndeny contains \"a\" if { some i in numbers.range(1, 100); s[i + 0.5] }", 100 * 5000 / integersPerStep},
+		"a list in indices":          {"s := {i | some i, _ in input.params}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); s[[i - i, 1]] }", 1000 * 3000 / besidePerStep},
+		"a list in counts":           {"s := {n | some i in numbers.range(1, 1000); n := count(substring(sprintf(\"%1000d\", [1]), 0, i))} | {input.params}\ndeny contains \"a\" if { some i in numbers.range(1, 5000); s[[i - i, 1]] }", 200_000},
+		"a list in a constant":       {"s := {" + many(3000, "%d,") + "-1}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); s[[[i - i, 1], input.params][i - i]] }", 1000 * 3000 / besidePerStep},
 		"lists with one sum":         {"s contains [i, 1000 - i] if some i in numbers.range(1, 400)\ndeny contains \"a\" if count(s) < 0", 4_000},
 		"lists with sums in turn":    {"s contains [i, 1] if some i in numbers.range(1, 400)\ndeny contains \"a\" if { some i in numbers.range(1, 20); count(s) > 0; s[[i, 2]]; i < 0 }", 800},
 		"a union of lists":           {"s := {[i, 1000 - i] | some i in numbers.range(1, 400)}\ndeny contains \"a\" if { some i in numbers.range(1, 20); count(s | {[i, 1]}) < 0 }", 40_000},
@@ -139,7 +142,8 @@ func TestCollisionsAreSteps(t *testing.T) {
 		"names below a name":         {many(64, "c.r%d := 1") + "deny contains \"a\" if { some i in numbers.range(1, 50); count(data.test.c) < i - 50 }", 50 * 64},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, spent, err := mustCompile(t, head+c.module).Measure(input(t, nil), Limits{Steps: math.MaxInt / 2, Bytes: math.MaxInt / 2})
+			_, spent, err := mustCompile(t, head+c.module).Measure(input(t, map[string]any{"params": make([]int, 3000)}), Limits{Steps: math.MaxInt / 2, Bytes: math.MaxInt / 2})
+			t.Logf("%d steps", spent.Steps)
 			if err != nil || spent.Steps < c.least {
 				t.Errorf("%d steps, want at least %d: %v", spent.Steps, c.least, err)
 			}

@@ -42,6 +42,9 @@ type Module struct {
 	// references are the fields of references that it reads; nil with allReferences.
 	references    []string
 	allReferences bool
+	// integers is how many integers it has, and low are the groups of its texts whose hashes are those of integers; nil for none.
+	integers int
+	low      *[]int
 	// parsed makes the module as it was written, for coverage, and plain a form that charges for functions only: traces and coverage
 	// show what the author wrote.
 	parsed func() *ast.Module
@@ -75,7 +78,7 @@ func Compile(name, module string, kinds ...string) (compiled *Module, issues []d
 			compiled, issues = nil, []diagnostics.Problem{{Message: fmt.Sprintf("the compiler of Rego failed on this module: %s", texts.Shorten(fmt.Sprint(r), maxMessage))}}
 		}
 	}()
-	for _, check := range []func(string) []diagnostics.Problem{tooLarge, nearLiterals} {
+	for _, check := range []func(string) []diagnostics.Problem{tooLarge, nearLiterals, pairs} {
 		if issues := check(module); len(issues) > 0 {
 			return nil, issues
 		}
@@ -130,7 +133,7 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 		return parsed
 	})
 	return &Module{
-		references: references, allReferences: allReferences,
+		references: references, allReferences: allReferences, integers: integersIn(parsed), low: lowLiterals(text),
 		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), fields: fieldsOfInput(parsed), query: query, screen: newScreen(compiler, query),
 		plain: sync.OnceValue(func() *ast.Compiler {
 			again := compile(name, written().Copy(), nil)
@@ -138,6 +141,18 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 			return again
 		}),
 	}, nil
+}
+
+// integersIn counts the integers of a module whose hashes are their values.
+func integersIn(module *ast.Module) int {
+	count := 0
+	ast.WalkTerms(module, func(term *ast.Term) bool {
+		if _, ok := term.Value.(ast.Number); ok && kindOf(term) == ownValue {
+			count++
+		}
+		return false
+	})
+	return count
 }
 
 // builtinTypes are the types of the functions that a module without rules knows.

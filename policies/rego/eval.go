@@ -47,13 +47,13 @@ func (m *Module) EvalWith(input *Input, limits Limits, coverage topdown.QueryTra
 	if coverage != nil {
 		more := limits
 		more.Steps = times(coverageSteps, limits.Steps)
-		steps := newBudget(more, size)
+		steps := m.budget(more, size)
 		_, _ = m.run(in, &steps, covering{coverage})
 	}
 	if trace != nil {
 		few := limits
 		few.Steps = min(limits.Steps, maxEvents)
-		steps := newBudget(few, size)
+		steps := m.budget(few, size)
 		_, _ = m.run(in, &steps, trace)
 		trace.cut = trace.cut || steps.exceeded != ""
 	}
@@ -73,7 +73,7 @@ func (m *Module) Measure(input *Input, limits Limits) ([]diagnostics.Violation, 
 	if err != nil {
 		return nil, Spent{}, fmt.Errorf("the Rego of %s was not evaluated: %w", m.name, err)
 	}
-	budget := newBudget(limits.withDefaults(size.bytes), size)
+	budget := m.budget(limits.withDefaults(size.bytes), size)
 	if !budget.work(evaluationSteps + input.ownBytes()/convertedPerStep) {
 		return nil, Spent{Steps: budget.steps}, &LimitError{Module: m.name, Limit: budget.exceeded}
 	}

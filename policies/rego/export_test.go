@@ -7,6 +7,6 @@ func (m *Module) Unscreened() *Module { return unscreened(m) }
 func (m *Module) Screened(in *Input) bool {
 	m.screen.left.Store(0)
 	term, size, err := in.term(m.documents)
-	budget := newBudget(Limits{}.withDefaults(size.bytes), size)
+	budget := m.budget(Limits{}.withDefaults(size.bytes), size)
 	return err == nil && m.screen.holdsNone(term, &budget)
 }

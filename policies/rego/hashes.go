@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -22,11 +23,15 @@ import (
 //
 // Texts with near hashes are rejected, because they do not occur by chance. An object has at most 30,000 texts: decode.MaxMembers with
 // their names. The probability that two of them have one hash is 30,000² / 2⁶⁵, which is 2e-11. That one of 2⁴³ groups has more than
-// mostNear is below 1e-140, and that one text is among the integers of two groups is 7e-9.
+// mostNear is below 1e-140, and that one text is among the integers of four groups is 1.4e-8.
 type hashedTexts struct {
 	// slots are a power of two. Those of a group follow each other, except for slots that other groups have taken.
 	slots []hashedText
 	count int
+	// low are the groups of the texts whose hashes may be those of integers.
+	low []int
+	// integers is how many integers there were in each group.
+	integers map[int]int
 	// factor is random, so that no author can compute which slot a group has.
 	factor uint64
 	// element and member add the texts of a part of a value, and near are those that were too near. They are made once.
@@ -46,8 +51,12 @@ const (
 	groupBits = 21
 	// mostNear are the different texts that a group can have.
 	mostNear = 16
+	// lowGroups are those of most integers, above and below zero, in which there is no text.
+	lowGroups = 2
+	// mostInteger is above all integers of exactDigits.
+	mostInteger = 1_000_000_000_000_000
 	// leastSlots and keptSlots are those of a hashedTexts that is used again.
-	leastSlots, keptSlots = 512, 4096
+	leastSlots, keptSlots = 512, 1024
 	// fewTexts are those that a hashedTexts has without growing, and perText are the bytes for each other one.
 	fewTexts = leastSlots / 4 * 3
 	perText  = 64
@@ -66,7 +75,7 @@ func (n *nearTexts) Error() string {
 }
 
 var hashedTextsPool = sync.Pool{New: func() any {
-	h := &hashedTexts{slots: make([]hashedText, leastSlots), factor: maphash.String(maphash.MakeSeed(), "") | 1}
+	h := &hashedTexts{slots: make([]hashedText, leastSlots), integers: map[int]int{}, factor: maphash.String(maphash.MakeSeed(), "") | 1}
 	h.element = func(element *ast.Term) bool { return h.addWithin(element.Value) }
 	h.member = func(key, value *ast.Term) bool { return h.addWithin(key.Value) || h.addWithin(value.Value) }
 	return h
@@ -79,12 +88,13 @@ func newHashedTexts() *hashedTexts {
 }
 
 func (h *hashedTexts) release() {
-	if len(h.slots) > keptSlots {
+	if len(h.slots) > keptSlots || len(h.integers) > keptSlots {
 		return
 	}
+	clear(h.integers)
 	if h.count > 0 {
 		clear(h.slots)
-		h.count = 0
+		h.count, h.low = 0, h.low[:0]
 	}
 	hashedTextsPool.Put(h)
 }
@@ -93,7 +103,7 @@ func (h *hashedTexts) release() {
 func (h *hashedTexts) add(text string) *nearTexts {
 	hash := ast.String(text).Hash()
 	group := groupOf(hash)
-	if group == 0 || group == -1 {
+	if group >= -lowGroups && group < lowGroups {
 		return &nearTexts{text: text}
 	}
 	near := 0
@@ -111,6 +121,9 @@ func (h *hashedTexts) add(text string) *nearTexts {
 		}
 	}
 	h.slots[i] = hashedText{hash, text}
+	if hash > -mostInteger && hash < mostInteger {
+		h.low = append(h.low, group)
+	}
 	if h.count++; h.count > len(h.slots)/4*3 {
 		h.grow()
 	}
@@ -140,6 +153,27 @@ func (h *hashedTexts) grow() {
 		}
 		h.slots[i] = one
 	}
+}
+
+// lowGroups returns a copy of low; nil for none.
+func (h *hashedTexts) lowGroups() *[]int {
+	if len(h.low) == 0 {
+		return nil
+	}
+	groups := slices.Clone(h.low)
+	return &groups
+}
+
+// joinGroups returns two lists in one.
+func joinGroups(a, b *[]int) *[]int {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	groups := slices.Concat(*a, *b)
+	return &groups
 }
 
 // addAll adds all texts of a value, those of its keys included. It returns the texts whose hashes are too near; nil for none.
@@ -172,18 +206,34 @@ func (h *hashedTexts) addWithin(value ast.Value) bool {
 func nearLiterals(module string) []diagnostics.Problem {
 	h := newHashedTexts()
 	defer h.release()
+	return h.addLiterals(module)
+}
+
+// lowLiterals are the groups of the texts of a module whose hashes may be those of integers.
+func lowLiterals(module string) *[]int {
+	h := newHashedTexts()
+	defer h.release()
+	h.addLiterals(module)
+	return h.lowGroups()
+}
+
+// addLiterals adds the texts of a module.
+func (h *hashedTexts) addLiterals(module string) []diagnostics.Problem {
 	for i := range len(module) {
 		text, ok := literalAt(module, i)
 		if !ok {
 			continue
 		}
 		if near := h.add(text); near != nil {
-			return []diagnostics.Problem{{
-				Line: strings.Count(module[:i], "\n") + 1, Column: i - strings.LastIndexByte(module[:i], '\n'), Message: near.Error(),
-			}}
+			return []diagnostics.Problem{problemAt(module, i, near.Error())}
 		}
 	}
 	return nil
+}
+
+// problemAt is a problem at a place of a module that is not parsed yet.
+func problemAt(module string, at int, message string) diagnostics.Problem {
+	return diagnostics.Problem{Line: strings.Count(module[:at], "\n") + 1, Column: at - strings.LastIndexByte(module[:at], '\n'), Message: message}
 }
 
 // literalAt returns the text or the name that may begin at a place of a module.

@@ -101,7 +101,7 @@ func nearnesses() map[string]nearness {
 		"a group":                  {textsWithHashes(mostNear, "", nextHash), false},
 		"hashes of integers":       {textsWithHashes(1, "", integer(1000)), true},
 		"hashes of negative ones":  {textsWithHashes(1, "", integer(-1)), true},
-		"hashes above integers":    {textsWithHashes(1, "", integer(1<<groupBits)), false},
+		"hashes above integers":    {textsWithHashes(1, "", integer(lowGroups<<groupBits)), false},
 		"many groups":              {textsWithHashes(5000, "", farHash), false},
 		"ordinary texts":           {ordinary(10_000), false},
 		"an ordinary text, often":  {slices.Repeat([]string{"a"}, 10_000), false},
@@ -245,7 +245,7 @@ func TestNearTextsOfAddresses(t *testing.T) {
 
 // TestNearTextsOfFunctions holds that functions make no texts that the evaluator would compare with each other.
 func TestNearTextsOfFunctions(t *testing.T) {
-	const except = "|{}\"\\\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f"
+	const except = controls + "|{}"
 	sixteen := []string{"sixteen letters.", "sixteen letters,", "sixteen letters:"}
 	all := map[string]nearness{
 		"one hash":          {textsWithHashes(2, except, sameHash), true},
@@ -279,6 +279,42 @@ func TestNearTextsOfFunctions(t *testing.T) {
 		}
 	}
 }
+
+// TestTextsAmongIntegers holds that no text is searched for among many integers of a set.
+func TestTextsAmongIntegers(t *testing.T) {
+	const first, few, many = 1 << 40, 100, 300
+	text := textsWithHashes(1, controls, func(int) int { return first })[0]
+	literal, _ := json.Marshal(text)
+	before := textsWithHashes(1, controls, func(int) int { return first>>groupBits<<groupBits - 1 })[0]
+	numbers := func(count int) string { return fmt.Sprintf("some i in numbers.range(%d, %d)", first, first+count) }
+	for name, c := range map[string]struct {
+		body, text string
+		near       bool
+	}{
+		"of a document":                {"{x | " + numbers(many) + "; some x in [i, input.params]}", text, true},
+		"in the group before":          {"{x | " + numbers(many) + "; some x in [i, input.params]}", before, true},
+		"of the module":                {"{x | " + numbers(many) + "; some x in [i, " + string(literal) + "]}", "", true},
+		"of a function":                {"{x | " + numbers(many) + "; some x in [i, concat(input.params, [\"t\", \"\"])]}", text[1:], true},
+		"of a function, later":         {"{x | s := {i | " + numbers(many) + "}; count(s) > 0; x := concat(input.params, [\"t\", \"\"])}", text[1:], true},
+		"with another hash":            {"{x | " + numbers(many) + "; some x in [i, input.params]}", text[1:], false},
+		"of a document, few integers":  {"{x | " + numbers(few) + "; some x in [i, input.params]}", text, false},
+		"of a function, few integers":  {"{x | " + numbers(few) + "; some x in [i, concat(input.params, [\"t\", \"\"])]}", text[1:], false},
+		"of a document, other numbers": {"{x | some i in numbers.range(1000, 1300); some x in [i, input.params]}", text, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module := mustCompile(t, head+"deny contains \"a\" if count("+c.body+") < 0")
+			for _, m := range []*Module{module, module.Unscreened()} {
+				_, err := m.Eval(input(t, map[string]any{"params": c.text}), Limits{})
+				if limit := (*LimitError)(nil); errors.As(err, &limit) != c.near || err != nil && !c.near {
+					t.Errorf("they are too near: %v: %v", c.near, err)
+				}
+			}
+		})
+	}
+}
+
+// controls are characters that JSON and Rego escape.
+const controls = "\"\\\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f"
 
 // TestTextsOfFunctionsTakeMemory holds that the texts of functions are charged for being counted.
 func TestTextsOfFunctionsTakeMemory(t *testing.T) {

@@ -62,11 +62,16 @@ type conversion struct {
 }
 
 // extent is how large documents are: the bytes of their JSON, those of the longest string in it, and how many numbers it has that can
-// have the same hash.
-type extent struct{ bytes, longest, alike int }
+// have the same hash. low are the groups of the texts whose hashes are those of integers; nil for none, which is usual.
+type extent struct {
+	bytes, longest, alike int
+	low                   *[]int
+}
 
 func (e extent) plus(other extent) extent {
-	return extent{bytes: e.bytes + other.bytes, longest: max(e.longest, other.longest), alike: e.alike + other.alike}
+	return extent{
+		bytes: e.bytes + other.bytes, longest: max(e.longest, other.longest), alike: e.alike + other.alike, low: joinGroups(e.low, other.low),
+	}
 }
 
 // NewInput takes the documents by their names in Documents: Go values of the Kubernetes API or anything else that
@@ -185,11 +190,13 @@ func convert(document any, most int, fields *Fields) conversion {
 	if wide {
 		return conversion{err: fmt.Errorf("a number in it has more than %d digits, or a large exponent", maxDigits)}
 	}
-	value, err := valueOf(text, fields)
+	hashed := newHashedTexts()
+	defer hashed.release()
+	value, err := valueOf(text, fields, hashed)
 	if err != nil {
 		return conversion{err: err}
 	}
-	return conversion{term: ast.NewTerm(value), extent: extent{bytes: len(data), longest: longest, alike: alike}}
+	return conversion{term: ast.NewTerm(value), extent: extent{bytes: len(data), longest: longest, alike: alike, low: hashed.lowGroups()}}
 }
 
 // withoutManagedFields is the object, or a shallow copy of it that lacks them: they are most of an object's bytes.

@@ -18,6 +18,8 @@ const (
 	mayHave
 	// isPlain is a text, a boolean, null, or an index of a list.
 	isPlain
+	// isInteger is a plain value that may be an integer.
+	isInteger
 	// isDocument is a part of a document: its objects have names as keys, and it has no sets.
 	isDocument
 )
@@ -50,8 +52,8 @@ func (k known) learn(expr *ast.Expr, documents bool) {
 			return
 		}
 		name, _ := terms[0].Value.(ast.Ref)
-		if output, ok := terms[len(terms)-1].Value.(ast.Var); ok && returnsPlain(name, len(terms)-1) {
-			k.add(output, isPlain)
+		if output, ok := terms[len(terms)-1].Value.(ast.Var); ok {
+			k.add(output, plainResult(name, len(terms)-1))
 		}
 	}
 }
@@ -65,7 +67,7 @@ func (k known) learnEqual(left, right *ast.Term, documents bool) {
 	}
 	switch other := right.Value.(type) {
 	case ast.Var:
-		k.add(v, k[other]&(isPlain|isDocument))
+		k.add(v, k[other]&(isPlain|isInteger|isDocument))
 	case ast.Ref:
 		if k.document(other, documents) {
 			k.add(v, isDocument)
@@ -85,7 +87,7 @@ func (k known) learnPath(term *ast.Term, documents bool) {
 	}
 	for _, part := range ref[1:] {
 		if v, ok := part.Value.(ast.Var); ok {
-			k.add(v, isPlain)
+			k.add(v, isPlain|isInteger)
 		}
 	}
 }
@@ -105,15 +107,16 @@ func plainKey(term *ast.Term) bool {
 	return false
 }
 
-// returnsPlain reports whether a built-in function with so many operands returns a text, a boolean or an integer that is its last operand.
-func returnsPlain(name ast.Ref, operands int) bool {
+// plainResult is what is known of the last operand of a built-in function with so many operands: whether it is the result, and a text, a
+// boolean or an integer.
+func plainResult(name ast.Ref, operands int) trait {
 	if len(name) != 1 {
-		return false
+		return 0
 	}
 	called, _ := name[0].Value.(ast.Var)
 	own := guardedBuiltins()[string(called)]
 	if own == nil || own.Decl.Decl.Result() == nil || own.Decl.Decl.Arity() != operands-1 {
-		return false
+		return 0
 	}
 	result := own.Decl.Decl.Result()
 	if named, ok := result.(*types.NamedType); ok {
@@ -121,9 +124,12 @@ func returnsPlain(name ast.Ref, operands int) bool {
 	}
 	switch result.(type) {
 	case types.String, types.Boolean:
-		return true
+		return isPlain
 	}
-	return slices.Contains([]string{guardPrefix + "count", guardPrefix + "indexof"}, string(called))
+	if slices.Contains([]string{guardPrefix + "count", guardPrefix + "indexof"}, string(called)) {
+		return isPlain | isInteger
+	}
+	return 0
 }
 
 // inner returns the variables of a body within another one.

@@ -1,6 +1,7 @@
 package rego
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -11,7 +12,7 @@ import (
 // compares it with those that follow without a gap. The hash of a list is the sum of the hashes of its elements, so that many lists can
 // have one hash. The ledger has the values of all sets and objects together, so that no search compares more than it charges.
 //
-// Texts and plain integers are not in it, because their hashes differ.
+// Texts and plain integers are not in it, because their hashes differ: see hashedTexts.
 type ledger struct {
 	slots map[int]entry
 	// total is what comparing a value with all others takes, in bytes.
@@ -34,8 +35,8 @@ const fewIntegers = 128
 
 // What a search compares with plain integers, which are counted only: how many in a step.
 const (
-	integersPerStep = 16  // with another number
-	besidePerStep   = 128 // with a list
+	integersPerStep = 16 // with another number
+	besidePerStep   = 64 // with a list
 )
 
 // keyKind is how a value is found by its hash.
@@ -87,7 +88,7 @@ func (b *budget) findsSized(key *ast.Term, kind keyKind, takes int) bool {
 		return b.exceeded == ""
 	case ownValue:
 		b.integers++
-		return b.exceeded == ""
+		return b.findsInteger(key)
 	case sharedInteger, sharedSum:
 	}
 	if kind == sharedSum && !b.compares(takes) || !b.work(b.besideIntegers(key, kind)) {
@@ -97,6 +98,31 @@ func (b *budget) findsSized(key *ast.Term, kind keyKind, takes int) bool {
 		b.keys = &ledger{slots: map[int]entry{}}
 	}
 	return b.compares(b.keys.search(key, takes))
+}
+
+// findsInteger notes the group of an integer. It reports whether its hash is far from those of texts, or there are few integers beside it.
+func (b *budget) findsInteger(key *ast.Term) bool {
+	const digits = 7 // of the least integer outside of the groups that no text is in
+	if number, _ := key.Value.(ast.Number); len(number) < digits {
+		return b.exceeded == ""
+	}
+	if b.hashed == nil {
+		b.hashed = newHashedTexts()
+	}
+	group, integers := groupOf(key.Hash()), b.hashed.integers
+	integers[group]++
+	switch {
+	case integers[group] == 1 && len(integers) > fewTexts:
+		b.charge(charge{keeps: perText})
+	case integers[group] == fewIntegers && (b.textIn(group) || b.textIn(group-1)):
+		b.nearHashes()
+	}
+	return b.exceeded == ""
+}
+
+// textIn reports whether a document, the module or a result of a function has a text whose hash is in a group.
+func (b *budget) textIn(group int) bool {
+	return b.low != nil && slices.Contains(*b.low, group) || b.hashed != nil && slices.Contains(b.hashed.low, group)
 }
 
 // compares charges for comparing so many bytes in a step that is counted already.

@@ -41,7 +41,7 @@ func screened(t *testing.T, m *Module, in *Input) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	budget := newBudget(Limits{}.withDefaults(size.bytes), size)
+	budget := m.budget(Limits{}.withDefaults(size.bytes), size)
 	return m.screen.holdsNone(term, &budget)
 }
 

@@ -224,11 +224,11 @@ func headKeys(rule *ast.Rule) []*ast.Term {
 	return keys
 }
 
-// searchedKeys are the terms that may be large, or may have the hash of others.
+// searchedKeys are the terms that may be large, or may have the hash of others. Integers are counted.
 func searchedKeys(keys []*ast.Term, seen known) []*ast.Term {
 	var searched []*ast.Term
 	for _, key := range keys {
-		if v, ok := key.Value.(ast.Var); ok && seen.has(v, isPlain) || plainKey(key) {
+		if v, ok := key.Value.(ast.Var); ok && seen.has(v, isPlain) && !seen.has(v, isInteger) || plainKey(key) {
 			continue
 		}
 		searched = append(searched, key)
@@ -328,13 +328,18 @@ func referencesIn(expr *ast.Expr) []ast.Ref {
 	return refs
 }
 
-// constantOfNames reports whether a rule is a constant, all of whose keys are names or indices.
+// constantOfNames reports whether a rule is a constant, all of whose keys are names or few integers.
 func constantOfNames(rule *ast.Rule) bool {
 	if rule.Else != nil || rule.Head.RuleKind() != ast.SingleValue || rule.Head.Value == nil || !rule.Ref().IsGround() {
 		return false
 	}
-	plain := true
-	each := func(key *ast.Term) { plain = plain && plainKey(key) }
+	plain, integers := true, 0
+	each := func(key *ast.Term) {
+		plain = plain && plainKey(key)
+		if kindOf(key) == ownValue {
+			integers++
+		}
+	}
 	switch v := rule.Head.Value.Value.(type) {
 	case ast.Set:
 		v.Foreach(each)
@@ -344,7 +349,7 @@ func constantOfNames(rule *ast.Rule) bool {
 	default:
 		return false
 	}
-	return plain && ast.IsConstant(rule.Head.Value.Value)
+	return plain && integers < fewIntegers && ast.IsConstant(rule.Head.Value.Value)
 }
 
 // perhaps charges for comparing a variable to which a search may have given a value.

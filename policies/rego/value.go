@@ -12,10 +12,9 @@ import (
 )
 
 // valueOf returns the value of JSON that package json has encoded, without the Go values that OPA's own decoder makes first. Fields of
-// objects that are not among fields are left out, if it is not nil. Texts with near hashes are an error.
-func valueOf(text string, fields *Fields) (ast.Value, error) {
-	hashed := newHashedTexts()
-	defer hashed.release()
+// objects that are not among fields are left out, if it is not nil. hashed gets its texts; those with near hashes
+// are an error.
+func valueOf(text string, fields *Fields, hashed *hashedTexts) (ast.Value, error) {
 	if !utf8.ValidString(text) {
 		text = string([]rune(text)) // as the decoder does
 	}

@@ -56,7 +56,7 @@ func members(count int) map[string]any {
 func sameValue(t *testing.T, text string) {
 	t.Helper()
 	want, failed := ast.ValueFromReader(strings.NewReader(text))
-	got, err := valueOf(text, nil)
+	got, err := valueOf(text, nil, newHashedTexts())
 	if (err == nil) != (failed == nil) {
 		t.Fatalf("%.60s: %v, want %v", text, err, failed)
 	}
