@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -101,41 +102,95 @@ func (o *original) regoTemplate(template *templateSpec, constraint *unstructured
 	return nil
 }
 
-// fallibleFunctions are functions that have an error for some texts and numbers: a policy has it, too, and Gatekeeper ignores it.
+// fallibleFunctions are functions that have an error for some texts: a policy has it, too, and Gatekeeper ignores it.
 func fallibleFunctions() []string {
 	return []string{
-		ast.ToNumber.Name, ast.UnitsParse.Name, ast.UnitsParseBytes.Name, ast.JSONUnmarshal.Name, ast.YAMLUnmarshal.Name, ast.Base64Decode.Name,
+		ast.UnitsParse.Name, ast.UnitsParseBytes.Name, ast.JSONUnmarshal.Name, ast.YAMLUnmarshal.Name, ast.Base64Decode.Name,
 		ast.Base64UrlDecode.Name, ast.HexDecode.Name, ast.URLQueryDecode.Name, ast.URLQueryDecodeObject.Name, ast.SemVerCompare.Name,
-		ast.ParseNanos.Name, ast.ParseRFC3339Nanos.Name, ast.ParseDurationNanos.Name, ast.Divide.Name, ast.Rem.Name, ast.Substring.Name,
+		ast.ParseNanos.Name, ast.ParseRFC3339Nanos.Name, ast.ParseDurationNanos.Name,
 	}
 }
 
-// fallible are the functions of fallibleFunctions that modules call with values that can have an error, sorted.
+// fallible are the functions of fallibleFunctions that modules call, sorted.
 func fallible(modules []*ast.Module) []string {
 	found := map[string]bool{}
-	called := func(terms []*ast.Term) {
-		if name := terms[0].String(); slices.Contains(fallibleFunctions(), name) && !readsAll(name, terms[1:]) {
-			found[name] = true
-		}
-	}
 	for _, m := range modules {
-		ast.WalkExprs(m, func(e *ast.Expr) bool {
-			if terms, ok := e.Terms.([]*ast.Term); ok {
-				called(terms)
+		walkCalls(m, func(terms []*ast.Term) {
+			if name := terms[0].String(); slices.Contains(fallibleFunctions(), name) {
+				found[name] = true
 			}
-			return false
-		})
-		ast.WalkTerms(m, func(term *ast.Term) bool {
-			if call, ok := term.Value.(ast.Call); ok {
-				called(call)
-			}
-			return false
 		})
 	}
 	return slices.Sorted(maps.Keys(found))
 }
 
-// readsAll reports whether a call of a fallible function has no error because of its second argument: a divisor that is not 0, or a position
+// walkCalls visits the calls of a module: the function, and its arguments.
+func walkCalls(m *ast.Module, visit func([]*ast.Term)) {
+	ast.WalkExprs(m, func(e *ast.Expr) bool {
+		if terms, ok := e.Terms.([]*ast.Term); ok {
+			visit(terms)
+		}
+		return false
+	})
+	ast.WalkTerms(m, func(term *ast.Term) bool {
+		if call, ok := term.Value.(ast.Call); ok {
+			visit(call)
+		}
+		return false
+	})
+}
+
+// guardedFunctions are functions that have an error for some values, each as a function of a module that has no result for these, as in
+// Gatekeeper, with the number of its arguments.
+func guardedFunctions() map[string]guardedFunction {
+	return map[string]guardedFunction{
+		ast.ToNumber.Name: {1, `%s(x) := to_number(x) if {
+	is_string(x)
+	count(x) <= 100
+	regex.match("^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9][0-9]?)?$", x)
+} else := to_number(x) if {
+	type_name(x) in {"boolean", "null", "number"}
+}`},
+		ast.Substring.Name: {3, `%s(x, from, length) := substring(x, from, length) if {
+	is_string(x)
+	is_number(from)
+	is_number(length)
+	from >= 0
+	from == floor(from)
+	length == floor(length)
+}`},
+		ast.Divide.Name: {2, `%s(x, y) := x / y if {
+	is_number(x)
+	is_number(y)
+	y != 0
+}`},
+		ast.Rem.Name: {2, `%s(x, y) := x %% y if {
+	is_number(x)
+	is_number(y)
+	x == floor(x)
+	y == floor(y)
+	y != 0
+}`},
+	}
+}
+
+// guardedFunction is a function of guardedFunctions.
+type guardedFunction struct {
+	arguments int
+	text      string
+}
+
+// guard replaces calls of guardedFunctions.
+func (t *regoTranslation) guard(m *ast.Module) {
+	walkCalls(m, func(terms []*ast.Term) {
+		name := terms[0].String()
+		if of, ok := guardedFunctions()[name]; ok && len(terms) == of.arguments+1 && !readsAll(name, terms[1:]) {
+			terms[0] = &ast.Term{Value: ast.Ref{&ast.Term{Value: ast.Var(t.helper(name)), Location: terms[0].Location}}, Location: terms[0].Location}
+		}
+	})
+}
+
+// readsAll reports whether a call of one of guardedFunctions has no error because of its second argument: a divisor that is not 0, or a position
 // that is not negative.
 func readsAll(name string, arguments []*ast.Term) bool {
 	if len(arguments) < 2 {
@@ -189,7 +244,7 @@ type regoTranslation struct {
 	pods bool
 	// review is the name of the rule with the whole review; empty if nothing reads it.
 	review string
-	// helpers are the names of functions that Rego v1 does not have, by their old names.
+	// helpers are the names of functions of the module in place of others, by the names of these.
 	helpers map[string]string
 }
 
@@ -231,7 +286,8 @@ func (t *regoTranslation) module(source *regoSource) (text string, err error) {
 		parts = append(parts, t.wholeReview())
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.helpers)) {
-		parts = append(parts, fmt.Sprintf(removedFunctions()[name], t.helpers[name]))
+		text := cmp.Or(removedFunctions()[name], guardedFunctions()[name].text)
+		parts = append(parts, fmt.Sprintf(text, t.helpers[name]))
 	}
 	if t.removes && t.readsObject {
 		parts = append(parts, "# At deletions, Gatekeeper has the old object here.\n"+objectRule+" := input.oldObject if {\n\tinput.request.operation == \"DELETE\"\n} else := input.object")
@@ -419,6 +475,7 @@ func (t *regoTranslation) translate(m *ast.Module, main bool) error {
 	}
 	m.Imports = nil
 	ast.WalkTerms(m, visit)
+	t.guard(m)
 	return failed
 }
 
@@ -482,13 +539,17 @@ func removedFunctions() map[string]string {
 	}
 }
 
-// helper is the name of a function in place of one that Rego v1 does not have.
+// helper is the name of a function in place of one that Rego v1 does not have, or of one of guardedFunctions.
 func (t *regoTranslation) helper(function string) string {
 	if t.helpers == nil {
 		t.helpers = map[string]string{}
 	}
 	if t.helpers[function] == "" {
-		t.helpers[function] = t.free(function + "_true")
+		suffix := "_true"
+		if guardedFunctions()[function].text != "" {
+			suffix = "_if_valid"
+		}
+		t.helpers[function] = t.free(function + suffix)
 	}
 	return t.helpers[function]
 }
