@@ -87,7 +87,8 @@ func (r reader) item(e *element) Item {
 	i := Item{
 		InstanceID: e.value("InstanceID", "InstanceId"), Name: e.value("ElementName", "Caption"), Parent: e.value("Parent"), Address: e.value("Address"),
 		OnParent: e.value("AddressOnParent"), HostResource: e.value("HostResource"), Connection: e.value("Connection"), Quantity: e.value("VirtualQuantity"),
-		Units: e.value("AllocationUnits"), Cores: e.value("CoresPerSocket", "cpu_per_socket"), Sockets: e.value("num_of_sockets"), Threads: e.value("threads_per_cpu"), Bus: e.value("BusNumber"),
+		Units: e.value("AllocationUnits"), Cores: e.value("CoresPerSocket", "cpu_per_socket"), Sockets: e.value("num_of_sockets"),
+		Threads: e.value("threads_per_cpu"), Bus: e.value("BusNumber"),
 		Reservation: e.value("Reservation"), Limit: e.value("Limit"),
 		Configurations: strings.Fields(e.attr("configuration")), Bound: e.attr("bound"), Optional: e.optional(), Element: e.path(),
 	}

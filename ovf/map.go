@@ -225,7 +225,10 @@ func (m *mapper) system(option string) {
 	for _, s := range append(slices.Clone(m.unsupported), v.unsupported...) {
 		m.unsupportedPart(s.element, "the required section "+s.name+" has no equivalent")
 	}
-	m.System = &System{ID: v.ID, Name: v.Name, OS: v.OS, TPM: v.TPM, Disks: []Volume{}, CDROMs: []CDROM{}, NICs: []NIC{}, products: v.Products, annotation: v.Annotation, element: v.Element}
+	m.System = &System{
+		ID: v.ID, Name: v.Name, OS: v.OS, TPM: v.TPM, Disks: []Volume{}, CDROMs: []CDROM{}, NICs: []NIC{},
+		products: v.Products, annotation: v.Annotation, element: v.Element,
+	}
 	m.properties(option)
 	m.architecture()
 	m.firmware()
@@ -343,7 +346,8 @@ var architectureNames = map[string]string{
 func (m *mapper) architecture() {
 	name, known := architectureNames[strings.ToLower(m.source.Architecture)]
 	if !known {
-		m.Reject(UnsupportedArchitecture, m.source.Element, "KubeVirt runs no virtual machines of the architecture "+texts.Shorten(m.source.Architecture, maxShown), "import it on a platform of this architecture")
+		m.Reject(UnsupportedArchitecture, m.source.Element,
+			"KubeVirt runs no virtual machines of the architecture "+texts.Shorten(m.source.Architecture, maxShown), "import it on a platform of this architecture")
 	}
 	m.System.architecture = name
 }

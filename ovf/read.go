@@ -393,7 +393,10 @@ func machine(v *VirtualSystem, e *element) {
 }
 
 func (r reader) os(v *VirtualSystem, e *element) {
-	os := OS{CIMID: e.attr("id"), Version: e.attr("version"), VMwareType: e.attr("osType"), VirtualBoxType: v.OS.VirtualBoxType, Description: r.said(e.child("Description")).in(r.texts)}
+	os := OS{
+		CIMID: e.attr("id"), Version: e.attr("version"), VMwareType: e.attr("osType"), VirtualBoxType: v.OS.VirtualBoxType,
+		Description: r.said(e.child("Description")).in(r.texts),
+	}
 	for _, c := range e.children {
 		switch c.name {
 		case "OSType": // of VirtualBox
@@ -412,7 +415,10 @@ func (r reader) os(v *VirtualSystem, e *element) {
 }
 
 func (r reader) product(v *VirtualSystem, e *element) {
-	p := Product{Name: r.said(e.child("Product")).in(r.texts), Vendor: r.said(e.child("Vendor")).in(r.texts), Version: e.value("Version", "FullVersion"), Class: e.attr("class"), Instance: e.attr("instance")}
+	p := Product{
+		Name: r.said(e.child("Product")).in(r.texts), Vendor: r.said(e.child("Vendor")).in(r.texts), Version: e.value("Version", "FullVersion"),
+		Class: e.attr("class"), Instance: e.attr("instance"),
+	}
 	v.Products = append(v.Products, p)
 	for _, c := range e.children {
 		if c.name != "Property" {

@@ -27,7 +27,8 @@ func Table() string {
 		if row.guessed {
 			preference += ": `Guessed`"
 		}
-		fmt.Fprintf(&page, "| `%s` | %s | %s, %d MiB |\n", strings.ReplaceAll(strings.Join(row.types, "`, `"), "|", `\|`), preference, texts.Count(row.cpus, "CPU", "CPUs"), row.memoryMiB)
+		types := strings.ReplaceAll(strings.Join(row.types, "`, `"), "|", `\|`)
+		fmt.Fprintf(&page, "| `%s` | %s | %s, %d MiB |\n", types, preference, texts.Count(row.cpus, "CPU", "CPUs"), row.memoryMiB)
 	}
 	return page.String()
 }

@@ -221,35 +221,61 @@ func (e *Export) hardware(d *document) {
 		i.write(d)
 		return i.fields["InstanceID"]
 	}
-	write(writtenItem{kind: 3, cores: m.cores, fields: map[string]string{"AllocationUnits": "hertz * 10^6", "Description": "Number of virtual CPUs", "ElementName": strconv.Itoa(m.cpus) + " virtual CPUs", "VirtualQuantity": strconv.Itoa(m.cpus)}})
-	write(writtenItem{kind: 4, fields: map[string]string{"AllocationUnits": "byte * 2^20", "Description": "Memory size", "ElementName": strconv.FormatInt(m.memoryMiB, 10) + " MB of memory", "VirtualQuantity": strconv.FormatInt(m.memoryMiB, 10)}})
+	write(writtenItem{kind: 3, cores: m.cores, fields: map[string]string{
+		"AllocationUnits": "hertz * 10^6", "Description": "Number of virtual CPUs",
+		"ElementName": strconv.Itoa(m.cpus) + " virtual CPUs", "VirtualQuantity": strconv.Itoa(m.cpus),
+	}})
+	write(writtenItem{kind: 4, fields: map[string]string{
+		"AllocationUnits": "byte * 2^20", "Description": "Memory size",
+		"ElementName":     strconv.FormatInt(m.memoryMiB, 10) + " MB of memory",
+		"VirtualQuantity": strconv.FormatInt(m.memoryMiB, 10),
+	}})
 	parent := ""
 	for i, disk := range m.disks {
 		if i%disksPerController == 0 {
 			n := strconv.Itoa(i / disksPerController)
-			parent = write(writtenItem{kind: 6, fields: map[string]string{"Address": n, "Description": "SCSI controller", "ElementName": "SCSI controller " + n, "ResourceSubType": "lsilogic"}})
+			parent = write(writtenItem{kind: 6, fields: map[string]string{
+				"Address": n, "Description": "SCSI controller", "ElementName": "SCSI controller " + n,
+				"ResourceSubType": "lsilogic",
+			}})
 		}
 		slot := i % disksPerController
 		if slot >= 7 { // 7 is the controller itself
 			slot++
 		}
-		write(writtenItem{kind: typeDisk, fields: map[string]string{"AddressOnParent": strconv.Itoa(slot), "ElementName": "Hard disk " + strconv.Itoa(i+1), "HostResource": "ovf:/disk/" + disk.volume, "Parent": parent}})
+		write(writtenItem{kind: typeDisk, fields: map[string]string{
+			"AddressOnParent": strconv.Itoa(slot), "ElementName": "Hard disk " + strconv.Itoa(i+1),
+			"HostResource": "ovf:/disk/" + disk.volume, "Parent": parent,
+		}})
 	}
 	for i, medium := range m.media {
 		if i == 0 {
-			parent = write(writtenItem{kind: 20, fields: map[string]string{"Address": "0", "Description": "SATA controller", "ElementName": "SATA controller 0", "ResourceSubType": "vmware.sata.ahci"}})
+			parent = write(writtenItem{kind: 20, fields: map[string]string{
+				"Address": "0", "Description": "SATA controller", "ElementName": "SATA controller 0",
+				"ResourceSubType": "vmware.sata.ahci",
+			}})
 		}
-		write(writtenItem{kind: 15, optional: true, fields: map[string]string{"AddressOnParent": strconv.Itoa(i), "AutomaticAllocation": "true", "ElementName": "CD/DVD drive " + strconv.Itoa(i+1), "HostResource": "ovf:/file/" + fileID(medium.volume), "Parent": parent, "ResourceSubType": "vmware.cdrom.iso"}})
+		write(writtenItem{kind: 15, optional: true, fields: map[string]string{
+			"AddressOnParent": strconv.Itoa(i), "AutomaticAllocation": "true",
+			"ElementName": "CD/DVD drive " + strconv.Itoa(i+1), "HostResource": "ovf:/file/" + fileID(medium.volume),
+			"Parent": parent, "ResourceSubType": "vmware.cdrom.iso",
+		}})
 	}
 	adapter := "VmxNet3"
 	if strings.HasPrefix(m.preference, "windows") {
 		adapter = "E1000"
 	}
 	for i, nic := range m.nics {
-		write(writtenItem{kind: typeEthernet, fields: map[string]string{"AddressOnParent": strconv.Itoa(7 + i), "AutomaticAllocation": "true", "Connection": nic.network, "Description": adapter + " ethernet adapter", "ElementName": "Network adapter " + strconv.Itoa(i+1), "ResourceSubType": adapter}})
+		write(writtenItem{kind: typeEthernet, fields: map[string]string{
+			"AddressOnParent": strconv.Itoa(7 + i), "AutomaticAllocation": "true", "Connection": nic.network,
+			"Description": adapter + " ethernet adapter", "ElementName": "Network adapter " + strconv.Itoa(i+1),
+			"ResourceSubType": adapter,
+		}})
 	}
 	if m.tpm {
-		write(writtenItem{kind: 1, optional: true, fields: map[string]string{"AutomaticAllocation": "false", "ElementName": "Virtual TPM", "ResourceSubType": "vmware.vtpm"}})
+		write(writtenItem{kind: 1, optional: true, fields: map[string]string{
+			"AutomaticAllocation": "false", "ElementName": "Virtual TPM", "ResourceSubType": "vmware.vtpm",
+		}})
 	}
 	firmware := firmwareEFI
 	if m.firmware == firmwareBIOS {
@@ -316,7 +342,8 @@ func (e *Export) product(d *document) {
 	d.end()
 }
 
-// qualifiers are the values that a parameter permits, in the syntax of DSP0004: a list has braces, and commas are between qualifiers. One with a quotation mark or a backslash cannot be written.
+// qualifiers are the values that a parameter permits, in the syntax of DSP0004: a list has braces, and commas are between qualifiers. One
+// with a quotation mark or a backslash cannot be written.
 func qualifiers(p *v1beta1.Parameter) string {
 	var found []string
 	if len(p.Enum) > 0 && !slices.ContainsFunc(p.Enum, func(value string) bool { return strings.ContainsAny(value, `"\`) }) {

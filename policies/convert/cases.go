@@ -89,9 +89,9 @@ type change struct {
 	apply func(object map[string]any)
 }
 
-// Cases derives requests from a rule. violates evaluates the policy; its error ends the derivation. Of patterns, the first object passes, if one can. Each other one
-// differs in one field: it has values at the edges of its pattern, is missing, is empty or has another element. Then two fields
-// differ. Of conditions and modules, the cases are those of derived. It returns none for kinds other than VirtualMachine.
+// Cases derives requests from a rule. violates evaluates the policy; its error ends the derivation. Of patterns, the first object passes, if
+// one can. Each other one differs in one field: it has values at the edges of its pattern, is missing, is empty or has another element.
+// Then two fields differ. Of conditions and modules, the cases are those of derived. It returns none for kinds other than VirtualMachine.
 func (w *Written) Cases(violates func(Case) (bool, error)) ([]Case, error) {
 	if w.kind != apikinds.VirtualMachine {
 		return nil, nil
@@ -118,8 +118,10 @@ func (w *Written) least() map[string]any {
 	if w.pods {
 		labels = []string{"spec", "template", "metadata", "labels"}
 		template := []string{"spec", "template", "spec"}
-		placeAt(base, append(slices.Clone(template), "domain", "resources", "overcommitGuestOverhead"), true)                                                    // the pod requests what it does
-		placeAt(base, append(slices.Clone(template), "domain", "devices", "filesystems"), []any{map[string]any{"name": "shared", "virtiofs": map[string]any{}}}) // a second container
+		// The pod requests what the virtual machine does, and has a second container.
+		placeAt(base, append(slices.Clone(template), "domain", "resources", "overcommitGuestOverhead"), true)
+		shared := map[string]any{"name": "shared", "virtiofs": map[string]any{}}
+		placeAt(base, append(slices.Clone(template), "domain", "devices", "filesystems"), []any{shared})
 		placeAt(base, append(slices.Clone(template), "volumes"), []any{map[string]any{"name": "shared", "configMap": map[string]any{"name": "shared"}}})
 	}
 	for label, value := range w.labels {

@@ -82,7 +82,9 @@ func (p *celPods) rule(r *clusterRule) error {
 }
 
 // replace replaces expressions about pods in place. The error says why they have no equivalent.
-func (p *celPods) replace(conditions []admissionregistrationv1.MatchCondition, variables []admissionregistrationv1.Variable, validations []admissionregistrationv1.Validation) error {
+func (p *celPods) replace(
+	conditions []admissionregistrationv1.MatchCondition, variables []admissionregistrationv1.Variable, validations []admissionregistrationv1.Validation,
+) error {
 	p.variables, p.constants = map[string][]path{}, map[string]constantOf{}
 	for i := range conditions {
 		p.whole(p.moved(&conditions[i].Expression))

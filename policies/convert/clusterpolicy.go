@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/virtward/virtward/texts"
@@ -47,7 +45,8 @@ func (c *converter) clusterPolicy(i int, object *unstructured.Unstructured) {
 		if rule := &spec.Rules[k]; rule.matches() {
 			about = append(about, rule)
 		} else {
-			notes = append(notes, Note{Message: fmt.Sprintf("the rule %s: %s: keep the original for it", texts.Shorten(rule.Name, maxQuoted), rule.unmatched()), Lost: true, Reason: NoVirtualMachine})
+			message := fmt.Sprintf("the rule %s: %s: keep the original for it", texts.Shorten(rule.Name, maxQuoted), rule.unmatched())
+			notes = append(notes, Note{Message: message, Lost: true, Reason: NoVirtualMachine})
 		}
 	}
 	if len(about) == 0 {
@@ -68,7 +67,7 @@ func (c *converter) clusterPolicy(i int, object *unstructured.Unstructured) {
 			}
 			defaults := b.mutating(rule)
 			if kindOf(object) == namespacedPolicy {
-				defaults.Spec.Match.NamespaceSelector = both(defaults.Spec.Match.NamespaceSelector, &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: object.GetNamespace()}})
+				defaults.Spec.Match.NamespaceSelector = both(defaults.Spec.Match.NamespaceSelector, namespaceOf(object))
 			}
 			if b.problem == "" && c.defaults(i, source, name, defaults, b) {
 				continue
@@ -143,8 +142,7 @@ func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, 
 	o.admitted, o.written, o.denies = made.patterns, made.written, made.denies
 	o.clusterMatch(rule)
 	if kindOf(object) == namespacedPolicy {
-		o.spec.MatchConstraints.NamespaceSelector = both(o.spec.MatchConstraints.NamespaceSelector,
-			&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: object.GetNamespace()}})
+		o.spec.MatchConstraints.NamespaceSelector = both(o.spec.MatchConstraints.NamespaceSelector, namespaceOf(object))
 	}
 	c.clusterExceptions(o, object, rule)
 	for _, one := range actions(o, spec, rule) {

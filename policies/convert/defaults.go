@@ -198,7 +198,10 @@ func (c *converter) defaults(i int, source, name string, made *policyv1alpha1.Vi
 	})
 	for _, group := range together() {
 		if field := group.in(b.template); field != "" {
-			r.Notes = append(r.Notes, Note{Field: "spec.template." + field, Message: "it is added only if the virtual machine has none of " + group.fields + ": the original looks at this field only"})
+			r.Notes = append(r.Notes, Note{
+				Field:   "spec.template." + field,
+				Message: "it is added only if the virtual machine has none of " + group.fields + ": the original looks at this field only",
+			})
 		}
 	}
 	c.results = append(c.results, r)
@@ -214,7 +217,10 @@ type group struct {
 // together are the groups of docs/site-defaults.md.
 func together() []group {
 	return []group{
-		{[]string{"domain.cpu.sockets", "domain.cpu.cores", "domain.cpu.threads", "domain.resources.requests.cpu", "domain.resources.limits.cpu"}, "sockets, cores, threads, and requests and limits of CPU"},
+		{
+			[]string{"domain.cpu.sockets", "domain.cpu.cores", "domain.cpu.threads", "domain.resources.requests.cpu", "domain.resources.limits.cpu"},
+			"sockets, cores, threads, and requests and limits of CPU",
+		},
 		{[]string{"domain.memory.guest", "domain.resources.requests.memory", "domain.resources.limits.memory"}, "memory of the guest, and requests and limits of memory"},
 		{[]string{"networks", "domain.devices.interfaces", "domain.devices.autoattachPodInterface"}, "networks, interfaces and autoattachPodInterface"},
 		{[]string{"volumes", "domain.devices.disks", "domain.devices.filesystems"}, "volumes, disks and filesystems"},

@@ -531,7 +531,9 @@ func (p *patterns) applied(r *clusterRule, validations []admissionregistrationv1
 		}
 	}
 	if !ignores && applies.ok.kind != logicTrue {
-		made = slices.Insert(made, 0, admissionregistrationv1.Validation{Expression: applies.ok.String(), Message: "a precondition of the rule " + strconv.Quote(texts.Shorten(r.Name, maxQuoted)) + " reads a missing field"})
+		made = slices.Insert(made, 0, admissionregistrationv1.Validation{
+			Expression: applies.ok.String(), Message: "a precondition of the rule " + strconv.Quote(texts.Shorten(r.Name, maxQuoted)) + " reads a missing field",
+		})
 	}
 	return made
 }

@@ -58,7 +58,8 @@ func (d *draft) build(p part) {
 		d.validation(&d.original.spec.Validations[i])
 	}
 	for i := range d.original.spec.AuditAnnotations {
-		d.note(true, "spec.validations", "the audit annotation %s has no equivalent: every violation is in the audit annotations of Virtward", texts.Shorten(d.original.spec.AuditAnnotations[i].Key, maxQuoted))
+		d.note(true, "spec.validations", "the audit annotation %s has no equivalent: every violation is in the audit annotations of Virtward",
+			texts.Shorten(d.original.spec.AuditAnnotations[i].Key, maxQuoted))
 	}
 }
 
@@ -105,7 +106,8 @@ func (d *draft) match(p part) {
 	m.NamespaceSelector = both(constraints.NamespaceSelector, bound.NamespaceSelector)
 	m.ObjectSelector = both(constraints.ObjectSelector, bound.ObjectSelector)
 	if !empty(constraints.ObjectSelector) && !empty(bound.ObjectSelector) && slices.Contains(p.operations, policyv1alpha1.PolicyUpdate) {
-		d.note(false, "spec.match.objectSelector", "an update matches if its labels before or after it fit both selectors: in the original, one selector can fit before, and the other after")
+		d.note(false, "spec.match.objectSelector", "an update matches if its labels before or after it fit both selectors: "+
+			"in the original, one selector can fit before, and the other after")
 	}
 	for _, c := range d.original.spec.MatchConditions {
 		at := fmt.Sprintf("spec.match.matchConditions[%d].expression", len(m.MatchConditions))

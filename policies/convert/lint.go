@@ -25,7 +25,8 @@ func (c *converter) lint(r *Result) {
 		}
 	}
 	for _, field := range slices.Sorted(maps.Keys(repaired)) {
-		r.Notes = append(r.Notes, Note{Field: field, Message: "the original compares texts: here, quantity() compares amounts, because documents have quantities in canonical form, such as 8Gi for 8192Mi"})
+		r.Notes = append(r.Notes, Note{Field: field, Message: "the original compares texts: here, quantity() compares amounts, " +
+			"because documents have quantities in canonical form, such as 8Gi for 8192Mi"})
 	}
 	for _, a := range advice.Of(&r.Policy.Spec, c.always) {
 		r.Notes = append(r.Notes, Note{Field: a.Field, Message: a.Message, Lost: true, Reason: checkPrefix + a.Check})

@@ -167,6 +167,11 @@ func (c *converter) native(i int, object *unstructured.Unstructured) {
 	}
 }
 
+// namespaceOf selects the namespace of a policy.
+func namespaceOf(policy *unstructured.Unstructured) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: policy.GetNamespace()}}
+}
+
 // kyvernoSpec has the fields of Kyverno's ValidatingPolicies that native policies do not have.
 type kyvernoSpec struct {
 	admissionregistrationv1.ValidatingAdmissionPolicySpec `json:",inline"`
@@ -203,7 +208,8 @@ func (c *converter) kyverno(i int, object *unstructured.Unstructured) {
 		return
 	}
 	if mode := spec.Evaluation.Mode; mode != "" && mode != "Kubernetes" {
-		c.leave(i, object, NoVirtualMachine, fmt.Sprintf("%s: spec.evaluation.mode is %s, and Virtward evaluates only objects of the cluster", because(NoVirtualMachine), texts.Shorten(mode, maxQuoted)))
+		c.leave(i, object, NoVirtualMachine, fmt.Sprintf("%s: spec.evaluation.mode is %s, and Virtward evaluates only objects of the cluster",
+			because(NoVirtualMachine), texts.Shorten(mode, maxQuoted)))
 		return
 	}
 	o.unknown(unknown)
@@ -229,8 +235,7 @@ func (c *converter) kyverno(i int, object *unstructured.Unstructured) {
 		if o.spec.MatchConstraints == nil {
 			o.spec.MatchConstraints = &admissionregistrationv1.MatchResources{}
 		}
-		o.spec.MatchConstraints.NamespaceSelector = both(o.spec.MatchConstraints.NamespaceSelector,
-			&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: object.GetNamespace()}})
+		o.spec.MatchConstraints.NamespaceSelector = both(o.spec.MatchConstraints.NamespaceSelector, namespaceOf(object))
 	}
 	if enabled := spec.Autogen.ValidatingAdmissionPolicy.Enabled; enabled == nil || !*enabled {
 		o.deniesErrors(spec.MatchConditions)
@@ -258,11 +263,13 @@ func (o *original) absentObjects() {
 	all := o.expressions()
 	switch {
 	case slices.ContainsFunc(all, func(text *string) bool { return comparesNull.MatchString(*text) }):
-		o.lost(field, "it compares object or oldObject with null, which Kyverno never has: where a request has none, it has an empty object. Compare request.operation")
+		o.lost(field, "it compares object or oldObject with null, which Kyverno never has: where a request has none, it has an empty object. "+
+			"Compare request.operation")
 	case slices.ContainsFunc(all, func(text *string) bool {
 		return creates && export.Reads(*text, "oldObject") || deletes && export.Reads(*text, "object")
 	}):
-		o.differs(field, "where a request has no object or no oldObject, Kyverno has an empty one, and a policy null: test request.operation before you read it")
+		o.differs(field, "where a request has no object or no oldObject, Kyverno has an empty one, and a policy null: "+
+			"test request.operation before you read it")
 	}
 }
 

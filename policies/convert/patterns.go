@@ -324,7 +324,8 @@ func (p *patterns) fields(r ref, pattern map[string]any) outcome {
 	for _, key := range slices.Backward(nestedFirst(pattern, later)) {
 		one := p.later(r, key, pattern[key])
 		if one.skipped.kind != logicFalse && made.holds.kind != logicTrue {
-			p.notes[strings.Join(append(slices.Clone(r.steps), key), ".")] = "where its conditions in () are not met, Kyverno skips the whole rule: the policy then checks nothing else either"
+			p.notes[strings.Join(append(slices.Clone(r.steps), key), ".")] = "where its conditions in () are not met, Kyverno skips the whole rule: " +
+				"the policy then checks nothing else either"
 		}
 		made = followed(one, made)
 	}

@@ -69,7 +69,8 @@ func offset(runes []rune, line, column int) int {
 // plain reports whether an operand is a quantity whenever it can be read: it is a field of a document, it has no default, and is no
 // variable, parameter or label.
 func plain(operand string) bool {
-	if !slices.ContainsFunc([]string{"vm", "object", "oldObject", "instancetype", "dyn(object)", "string(object"}, func(root string) bool { return strings.HasPrefix(operand, root) }) {
+	roots := []string{"vm", "object", "oldObject", "instancetype", "dyn(object)", "string(object"}
+	if !slices.ContainsFunc(roots, func(root string) bool { return strings.HasPrefix(operand, root) }) {
 		return false
 	}
 	for _, part := range []string{"orValue", "variables.", "?", "params.", "metadata"} {

@@ -290,7 +290,8 @@ func (t *regoTranslation) module(source *regoSource) (text string, err error) {
 		parts = append(parts, fmt.Sprintf(text, t.helpers[name]))
 	}
 	if t.removes && t.readsObject {
-		parts = append(parts, "# At deletions, Gatekeeper has the old object here.\n"+objectRule+" := input.oldObject if {\n\tinput.request.operation == \"DELETE\"\n} else := input.object")
+		parts = append(parts, "# At deletions, Gatekeeper has the old object here.\n"+
+			objectRule+" := input.oldObject if {\n\tinput.request.operation == \"DELETE\"\n} else := input.object")
 	}
 	if t.details {
 		t.o.differs("spec.rego.module", "the details of violations are left out: a finding has a message and a field")
@@ -491,7 +492,10 @@ func readParameters(m *ast.Module) {
 		if len(keys) == 0 || !keys[0].Equal(ast.StringTerm("parameters")) {
 			return false
 		}
-		params := &ast.Term{Value: ast.Ref{&ast.Term{Value: ast.InputRootDocument.Value, Location: get[1].Location}, &ast.Term{Value: ast.String("parameters"), Location: get[1].Location}}, Location: get[1].Location}
+		at := get[1].Location
+		params := &ast.Term{Location: at, Value: ast.Ref{
+			&ast.Term{Value: ast.InputRootDocument.Value, Location: at}, &ast.Term{Value: ast.String("parameters"), Location: at},
+		}}
 		if len(keys) == 1 {
 			term.Value = params.Value
 			return false
