@@ -14,12 +14,10 @@ import (
 	"github.com/virtward/virtward/ovf/imports"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources/artifacts"
-	"github.com/virtward/virtward/sources/compressions"
 	"github.com/virtward/virtward/sources/signatures"
 	"github.com/virtward/virtward/sources/transfers"
 	"github.com/virtward/virtward/sources/web"
 	"github.com/virtward/virtward/texts"
-	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/vmdk"
 )
 
@@ -174,7 +172,7 @@ func (r *resolved) readAppliance(ctx context.Context, of *v1beta1.VirtualMachine
 	if err != nil {
 		return nil, err
 	}
-	if of.Status.Staging != nil || compressions.IsReadable(virtualimages.Inspect(head, nil).Compressed) {
+	if of.Status.Staging != nil || isCompressed(head) {
 		return staged(of, read, head, registryWithoutRanges)
 	}
 	found, err := appliance.Inspect(name, r.Random(ctx, layer), imports.Options(of))

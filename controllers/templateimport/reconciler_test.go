@@ -106,6 +106,8 @@ type cluster struct {
 	tag  string
 	// withoutRanges tells that the web server sends no parts of the file, and without that it states no size.
 	withoutRanges, unsized atomic.Bool
+	// requests counts those to the web server.
+	requests atomic.Int64
 	// phase is that of DataVolumes, Succeeded if it is empty.
 	phase cdiv1beta1.DataVolumePhase
 	// adopts tells that CDI finds claims with the names of DataVolumes, and takes them for their content.
@@ -132,6 +134,7 @@ func newClusterAt(t *testing.T, now time.Time, file []byte, change ...func(*v1be
 	c := &cluster{clock: clocktesting.NewFakePassiveClock(now), tag: `"v1"`}
 	c.file.Store(&file)
 	c.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.requests.Add(1)
 		if c.withoutRanges.Load() {
 			if file := *c.file.Load(); c.unsized.Load() {
 				_, _ = io.Copy(w, struct{ io.Reader }{bytes.NewReader(file)})

@@ -174,8 +174,9 @@ func (s *LiveSource) readRanged(ctx context.Context, of *v1beta1.VirtualMachineT
 		return s.stage(ctx, opened, of, url)
 	}
 	file, err := opened.Open(ctx, url)
+	begins := at == nil && of.Status.Source == nil
 	switch {
-	case at == nil && of.Status.Source == nil && needsCopy(file, err):
+	case begins && web.HasReason(err, web.ReasonNoRanges):
 		return s.stage(ctx, opened, of, url)
 	case err != nil:
 		return nil, err //nolint:wrapcheck // it is an Error for users
@@ -183,6 +184,15 @@ func (s *LiveSource) readRanged(ctx context.Context, of *v1beta1.VirtualMachineT
 		read.Origin.URL, read.Origin.Authorities, read.Origin.Sources = url, opened.Authorities, s.Permitted
 	}
 	read.Origin.Size, read.Origin.Validator = file.Size(), file.File().Validator
+	if begins {
+		head, err := headOf(file)
+		if err != nil {
+			return nil, err
+		}
+		if isCompressed(head) {
+			return staged(of, read, head, serverWithoutRanges)
+		}
+	}
 	found, err := appliance.Inspect(cmp.Or(read.Origin.File, nameOf(url)), file, imports.Options(of))
 	return inspected(of, read, found, err)
 }

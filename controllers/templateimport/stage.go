@@ -26,17 +26,19 @@ const toStage = ": set spec.staging.size, and Virtward copies it into a volume f
 // registryWithoutRanges is why an OVA that is a layer needs a copy, if it is not compressed.
 const registryWithoutRanges = "the registry does not send ranges of blobs"
 
-// headOfFile is how many bytes of a file tell its compression.
-const headOfFile = 512
+// serverWithoutRanges is why a file of a web server does.
+const serverWithoutRanges = "the server does not send ranges of the file"
 
-// needsCopy reports whether a file of a web server can only be read from its start. The error is that of opening it.
-func needsCopy(file *web.Ranged, err error) bool {
-	if err != nil {
-		return web.HasReason(err, web.ReasonNoRanges)
-	}
-	head := make([]byte, min(headOfFile, file.Size()))
-	_, err = file.ReadAt(head, 0)
-	return err == nil && compressions.IsReadable(virtualimages.Inspect(head, nil).Compressed)
+// headOf is the beginning of a file, which was read when it was opened.
+func headOf(file *web.Ranged) ([]byte, error) {
+	head := make([]byte, min(sources.HeadBytes, file.Size()))
+	_, err := file.ReadAt(head, 0)
+	return head, err //nolint:wrapcheck // it is an Error for users
+}
+
+// isCompressed reports whether a file begins as one that is compressed as a whole, and can be read.
+func isCompressed(head []byte) bool {
+	return compressions.IsReadable(virtualimages.Inspect(head, nil).Compressed)
 }
 
 // stage reads what the copy of a file needs. An error is a fault, or one of reading.
@@ -46,7 +48,7 @@ func (s *LiveSource) stage(ctx context.Context, opened *web.Client, of *v1beta1.
 		return nil, err //nolint:wrapcheck // it is an Error for users
 	}
 	read := &Read{Origin: imports.Origin{URL: url, Size: max(0, file.Size), Authorities: opened.Authorities, Sources: s.Permitted}}
-	return staged(of, read, file.Head, "the server does not send ranges of the file")
+	return staged(of, read, file.Head, serverWithoutRanges)
 }
 
 // begin reads the first bytes of an OVA that is a layer, also of a registry without ranges.

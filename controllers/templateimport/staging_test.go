@@ -131,6 +131,10 @@ func TestStaging(t *testing.T) {
 			c.phase = cdiv1beta1.ImportInProgress
 			all := unbounded()
 			copies := &corev1.Pod{}
+			c.drive(t, all, func() bool { return c.stored(t).Status.Staging != nil })
+			if want := map[bool]int64{true: 1, false: 2}[test.ranges]; c.requests.Load() != want { // without ranges, the second one has no range
+				t.Errorf("%d requests for the beginning of the file", c.requests.Load())
+			}
 			c.drive(t, all, func() bool {
 				for _, o := range c.objects(t) {
 					if pod, is := o.(*corev1.Pod); is && imports.IsStager(imports.Servers.Suffix(pod)) {
