@@ -174,7 +174,7 @@ func (b *budget) seesTexts(value ast.Value) bool {
 	if b.hashed == nil {
 		b.hashed = newHashedTexts()
 	}
-	before, low := max(b.hashed.count, fewTexts), len(b.hashed.low)
+	before, low := max(len(b.hashed.texts), fewTexts), len(b.hashed.low)
 	if near := b.hashed.addAll(value); near != nil {
 		b.nearHashes()
 	}
@@ -183,7 +183,7 @@ func (b *budget) seesTexts(value ast.Value) bool {
 			b.nearHashes()
 		}
 	}
-	return b.charge(charge{keeps: times(perText, b.hashed.count-before)})
+	return b.charge(charge{keeps: times(perText, len(b.hashed.texts)-before)})
 }
 
 // nearHashes ends an evaluation that has texts whose hashes are too near.

@@ -27,7 +27,7 @@ import (
 type hashedTexts struct {
 	// slots are a power of two. Those of a group follow each other, except for slots that other groups have taken.
 	slots []hashedText
-	count int
+	texts []string
 	// low are the groups of the texts whose hashes may be those of integers.
 	low []int
 	// integers is how many integers there were in each group.
@@ -40,10 +40,9 @@ type hashedTexts struct {
 	near    *nearTexts
 }
 
-// hashedText is a text; its hash is zero for none.
+// hashedText is a text by its number. Its hash is zero for none. It has no pointer, so that slots are cleared fast.
 type hashedText struct {
-	hash int
-	text string
+	hash, text int
 }
 
 const (
@@ -92,9 +91,10 @@ func (h *hashedTexts) release() {
 		return
 	}
 	clear(h.integers)
-	if h.count > 0 {
+	if len(h.texts) > 0 {
 		clear(h.slots)
-		h.count, h.low = 0, h.low[:0]
+		clear(h.texts)
+		h.texts, h.low = h.texts[:0], h.low[:0]
 	}
 	hashedTextsPool.Put(h)
 }
@@ -110,21 +110,22 @@ func (h *hashedTexts) add(text string) *nearTexts {
 	i := h.slotOf(group)
 	for ; h.slots[i].hash != 0; i = h.after(i) {
 		switch other := &h.slots[i]; {
-		case other.hash == hash && other.text == text:
+		case other.hash == hash && h.texts[other.text] == text:
 			return nil
 		case other.hash == hash:
-			return &nearTexts{text, other.text}
+			return &nearTexts{text, h.texts[other.text]}
 		case groupOf(other.hash) == group:
 			if near++; near >= mostNear {
-				return &nearTexts{text, other.text}
+				return &nearTexts{text, h.texts[other.text]}
 			}
 		}
 	}
-	h.slots[i] = hashedText{hash, text}
+	h.slots[i] = hashedText{hash, len(h.texts)}
+	h.texts = append(h.texts, text)
 	if hash > -mostInteger && hash < mostInteger {
 		h.low = append(h.low, group)
 	}
-	if h.count++; h.count > len(h.slots)/4*3 {
+	if len(h.texts) > len(h.slots)/4*3 {
 		h.grow()
 	}
 	return nil
