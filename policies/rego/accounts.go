@@ -134,7 +134,7 @@ type accountant struct {
 
 func (a *accountant) rule(rule *ast.Rule) {
 	seen := known{}
-	a.parts = map[ast.Var]int{}
+	clear(a.parts)
 	a.learnParts(largeLiteral, seen, rule.Head.Args...)
 	for _, arg := range rule.Head.Args {
 		seen.see(arg)

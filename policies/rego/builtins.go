@@ -2,6 +2,7 @@ package rego
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -59,8 +60,14 @@ func rejected() map[string]string {
 // Builtins are the built-in functions of OPA that modules may not call, with the reason.
 func Builtins() (missing map[string]string) { return rejected() }
 
-// capabilities are OPA's own, without the functions that are not pure and without a network, and with the guarded
-// forms, by names that no module can say.
+// writtenFunctions are OPA's own capabilities, without the functions that are not pure and without a network, and with those of Virtward.
+var writtenFunctions = sync.OnceValue(func() *ast.Capabilities {
+	written := *capabilities()
+	written.Builtins = slices.DeleteFunc(slices.Clone(written.Builtins), func(b *ast.Builtin) bool { return strings.HasPrefix(b.Name, guardPrefix) })
+	return &written
+})
+
+// capabilities are writtenFunctions with the guarded forms, by names that no module can say.
 var capabilities = sync.OnceValue(func() *ast.Capabilities {
 	all := ast.CapabilitiesForThisVersion(ast.CapabilitiesRegoVersion(ast.RegoV1))
 	allowed := pure()

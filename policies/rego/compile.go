@@ -157,28 +157,45 @@ func integersIn(module *ast.Module) int {
 
 // builtinTypes are the types of the functions that a module without rules knows.
 var builtinTypes = sync.OnceValue(func() *ast.TypeEnv {
-	return compile("builtins", ast.MustParseModuleWithOpts("package builtins", ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities()}), nil).TypeEnv
+	module := ast.MustParseModuleWithOpts("package builtins", ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities()})
+	compiler := ast.NewCompiler().WithCapabilities(capabilities())
+	compiler.Compile(map[string]*ast.Module{"builtins": module})
+	return compiler.TypeEnv
 })
 
 // release drops what only compiling needs, which is most of the memory of a small module. While a module is evaluated, types are only
 // needed to replace functions (with f as …).
 func release(compiler *ast.Compiler, module *ast.Module) {
 	compiler.Graph, compiler.ModuleTree = nil, nil
-	replaces := false
-	ast.WalkExprs(module, func(expr *ast.Expr) bool {
-		replaces = replaces || len(expr.With) > 0
-		return replaces
-	})
-	if !replaces {
+	if !replaces(module) {
 		compiler.TypeEnv = builtinTypes()
 	}
 }
 
+// replaces reports whether a module has values or functions that are replaced (with … as …).
+func replaces(module *ast.Module) bool {
+	found := false
+	ast.WalkExprs(module, func(expr *ast.Expr) bool {
+		found = found || len(expr.With) > 0
+		return found
+	})
+	return found
+}
+
+// compile compiles a module, with types if it is only checked. The compiler makes types of all functions that it knows, so it knows the
+// guarded forms only for a module that is evaluated with them.
 func compile(name string, module *ast.Module, types *ast.SchemaSet) *ast.Compiler {
+	functions := writtenFunctions()
+	if types == nil && replaces(module) {
+		functions = capabilities()
+	}
 	compiler := ast.NewCompiler().
-		WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1).
+		WithCapabilities(functions).WithDefaultRegoVersion(ast.RegoV1).
 		WithSchemas(types).WithStrict(true).WithEnablePrintStatements(true).SetErrorLimit(maxIssues)
-	if places(module) > maxPlaces {
+	switch {
+	case types != nil: // it is only checked
+		compiler.WithSkipStages(ast.StageBuildRuleIndices, ast.StageBuildComprehensionIndices)
+	case places(module) > maxPlaces:
 		compiler.WithSkipStages(ast.StageBuildRuleIndices)
 	}
 	compiler.Compile(map[string]*ast.Module{name: module})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -30,8 +31,12 @@ func boundIndices(compiler *ast.Compiler) {
 // maxPlaces are the places in the trees of a module.
 const maxPlaces = 50_000
 
-// places are how many places the trees of a module that is not compiled may have: for each path, one for each field.
+// places are how many places the trees of a module that is not compiled may have: for each path, one for each field. They are not counted
+// for a few rules, which compiling has left with fewer than maxPlaces.
 func places(module *ast.Module) int {
+	if few(module) {
+		return 0
+	}
 	byName := map[string][]*ast.Rule{}
 	for _, rule := range module.Rules {
 		byName[ruleName(rule)] = append(byName[ruleName(rule)], rule)
@@ -42,6 +47,21 @@ func places(module *ast.Module) int {
 		total = min(total+times(l.paths, l.fields), tooHeavy)
 	}
 	return total
+}
+
+// few reports whether a module has so few rules, each with one path, that the expressions which compiling admits make few places.
+func few(module *ast.Module) bool {
+	const fewest = 12
+	rules := 0
+	for _, rule := range module.Rules {
+		for ; rule != nil; rule = rule.Else {
+			rules++
+		}
+	}
+	return rules <= fewest && !slices.ContainsFunc(module.Imports, func(i *ast.Import) bool {
+		path, ok := i.Path.Value.(ast.Ref)
+		return !ok || path[0].Equal(ast.FutureRootDocument) // or is a keyword by import only
+	})
 }
 
 // indexedRules are the rules in the index of a node. It has those of all nodes below it if the name of a rule is general, which means that
@@ -102,8 +122,15 @@ type lookup struct {
 const maxPaths = 32
 
 func lookupOf(rules []*ast.Rule) lookup {
+	if l := lookupIn(rules, nil); times(l.paths, l.fields) <= l.visits() {
+		return l
+	}
+	return lookupIn(rules, map[string]bool{})
+}
+
+// lookupIn counts references that are the same once if there is a map for their names, and otherwise each.
+func lookupIn(rules []*ast.Rule, fields map[string]bool) lookup {
 	l := lookup{}
-	fields := map[string]bool{}
 	for _, rule := range rules {
 		for ; rule != nil; rule = rule.Else {
 			l.add(rule, fields)
@@ -132,9 +159,11 @@ func (l *lookup) add(rule *ast.Rule, fields map[string]bool) {
 	l.rules, l.paths = l.rules+1, l.paths+paths
 	ast.WalkRefs(rule.Body, func(ref ast.Ref) bool {
 		l.elements = l.elements || !ref.IsGround()
-		if head, ok := ref[0].Value.(ast.Var); ok && aliases[head] {
-			l.fields++ // each rule may have another value for the variable
-		} else if len(ref) > 1 {
+		head, _ := ref[0].Value.(ast.Var)
+		switch {
+		case fields == nil || aliases[head]: // each rule may have another value for the variable
+			l.fields++
+		case len(ref) > 1:
 			fields[ref.String()] = true
 		}
 		return false
@@ -248,7 +277,11 @@ func (i *boundedIndex) Lookup(values ast.ValueResolver) (*ast.IndexResult, error
 	if i.within == nil {
 		return i.all(), nil
 	}
-	found, err := i.within.Lookup(&boundedValues{ValueResolver: values, lookup: &i.lookup, left: i.visits()})
+	bounded, _ := boundedLookups.Get().(*boundedValues)
+	*bounded = boundedValues{values, &i.lookup, i.visits()}
+	found, err := i.within.Lookup(bounded)
+	*bounded = boundedValues{}
+	boundedLookups.Put(bounded)
 	if errors.Is(err, errTakesLong) {
 		return i.all(), nil
 	}
@@ -265,6 +298,9 @@ func (i *boundedIndex) all() *ast.IndexResult {
 	found.Rules, found.Else = slices.Clone(i.every.Rules), maps.Clone(i.every.Else)
 	return found
 }
+
+// boundedLookups are used again, because there is one for each reference.
+var boundedLookups = sync.Pool{New: func() any { return &boundedValues{} }}
 
 // errTakesLong ends a lookup.
 var errTakesLong = errors.New("the lookup takes long")

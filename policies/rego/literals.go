@@ -64,6 +64,13 @@ func (a *accountant) learnParts(parts int, seen known, terms ...*ast.Term) {
 func (a *accountant) partsOf(terms ...*ast.Term) int {
 	parts := 0
 	for _, term := range terms {
+		switch v := term.Value.(type) {
+		case ast.Null, ast.Boolean, ast.Number, ast.String:
+			continue
+		case ast.Var:
+			parts = min(parts+a.parts[v], tooHeavy)
+			continue
+		}
 		parts += writtenOut(term)
 		ast.NewGenericVisitor(func(x any) bool {
 			switch v := x.(type) {

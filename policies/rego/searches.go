@@ -89,7 +89,7 @@ func (b *budget) refund() {
 func newAccountant(module *ast.Module) *accountant {
 	a := &accountant{
 		rules: map[string][]*ast.Rule{}, documents: true, searched: map[string]bool{}, makesObject: map[string]bool{},
-		numbers: map[string]int{}, several: map[*ast.Rule]bool{}, constants: map[string]bool{}, below: map[string]int{},
+		numbers: map[string]int{}, several: map[*ast.Rule]bool{}, constants: map[string]bool{}, below: map[string]int{}, parts: map[ast.Var]int{},
 	}
 	for _, rule := range module.Rules {
 		name := nameOf(rule)
