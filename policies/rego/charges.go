@@ -80,7 +80,7 @@ func classes() []class {
 		{
 			[]string{"equal", "neq", "gt", "gte", "lt", "lte", "internal.member_2", "internal.member_3"},
 			compared,
-			"a step for each 256 bytes of size; if one is a number, a boolean or null, and the last is no list, set or object, nothing; for each number of more than 19 digits a step, and one for each 20 digits; numbers of more than 1000 digits, and of more than 100 beside a list, a set or an object, are rejected",
+			"a step for each 256 bytes of size; if one is a number, a boolean or null, and the last is no list, set or object, nothing; for each number of more than 19 digits a step, and one for each 8 digits; numbers of more than 1000 digits, and of more than 100 beside a list, a set or an object, are rejected",
 			"they compare element by element",
 		},
 		{
@@ -103,7 +103,7 @@ func classes() []class {
 			rate{perStep: 512}, "they read their arguments, and make nothing, or a part of them that is not copied",
 			"count", "contains", "endswith", "startswith", "trim_prefix", "trim_space", "trim_suffix", "crypto.hmac.equal", "crypto.md5", "crypto.sha1", "crypto.sha256", "array.slice",
 		),
-		{[]string{"max", "min"}, extreme, "a step for each 512 bytes of size, and one for each 20 digits of numbers of more than 19, and one", "they compare the elements"},
+		{[]string{"max", "min"}, extreme, "a step for each 512 bytes of size, and for each number of more than 19 digits a step, and one for each 8 digits", "they compare the elements"},
 		{
 			[]string{"trim", "trim_left", "trim_right"},
 			trimmed,

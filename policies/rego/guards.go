@@ -64,7 +64,7 @@ func got(operands []*ast.Term) (charge, error) {
 // What comparing a long number takes: a step, and one for some of its digits.
 const (
 	comparedDigits = 19 // those of a number that is compared with no allocation
-	digitsPerStep  = 20
+	digitsPerStep  = 8
 )
 
 // longSteps are the steps of comparing a number of so many digits.

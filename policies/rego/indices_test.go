@@ -134,7 +134,7 @@ func TestElementwise(t *testing.T) {
 				operand := ast.StringTerm("b")
 				switch {
 				case i == place:
-					operand = ast.VarTerm("x")
+					operand = ast.NewTerm(ast.MustParseRef("input.l"))
 				case fits(ast.ArrayTerm(), of) && !fits(operand, of):
 					operand = ast.ArrayTerm(operand)
 				}
@@ -142,7 +142,7 @@ func TestElementwise(t *testing.T) {
 			}
 			compiler := ast.NewCompiler()
 			rule := &ast.Rule{Head: ast.NewHead("f", ast.VarTerm("x")), Body: ast.NewBody(ast.NewExpr(operands))}
-			rule.Head.Args, rule.Head.Key, rule.Head.Value = ast.Args{ast.VarTerm("x")}, nil, ast.BooleanTerm(true)
+			rule.Head.Args, rule.Head.Key, rule.Head.Value = ast.Args{ast.VarTerm("_")}, nil, ast.BooleanTerm(true)
 			module := &ast.Module{Package: &ast.Package{Path: ast.MustParseRef("data.test")}, Rules: []*ast.Rule{rule}}
 			rule.Module = module
 			compiler.WithSkipStages(ast.StageCheckTypes).Compile(map[string]*ast.Module{"test": module})
