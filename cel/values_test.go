@@ -19,7 +19,6 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
-	"github.com/virtward/virtward/conformance"
 )
 
 // recorded are the objects of the recorded admission requests, typed.
@@ -34,7 +33,10 @@ func recorded(tb testing.TB) []any {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
-		c := conformance.AdmissionCase{}
+		var c struct {
+			Kind   string          `json:"kind"`
+			Object json.RawMessage `json:"object"`
+		}
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			tb.Fatal(err)
 		}

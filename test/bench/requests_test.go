@@ -9,8 +9,10 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/corpus"
 )
@@ -23,7 +25,17 @@ func asArrived(tb testing.TB) []corpus.Sample { return samplesOf(tb, pipeline(tb
 
 func samplesOf(tb testing.TB, pipeline *effective.Pipeline) []corpus.Sample {
 	tb.Helper()
-	samples, err := corpus.Samples(pipeline)
+	var completed corpus.Completed
+	if pipeline != nil {
+		completed = func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (*v1.VirtualMachine, *v1.VirtualMachineInstance, error) {
+			verdict, err := pipeline.Complete(effective.Input{VM: vm, VMI: vmi, Facts: platform.Defaults(platform.Settings{})})
+			if err != nil {
+				return nil, nil, err
+			}
+			return verdict.VM, verdict.VMI, nil
+		}
+	}
+	samples, err := corpus.Samples(completed)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -36,7 +48,11 @@ func corpusObjects(tb testing.TB) references.Objects {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return objects
+	memory, err := references.NewMemory("default", objects...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return memory
 }
 
 // BenchmarkDecodeCorpus is the floor of the requests: the typed objects of the corpus out of their bytes.

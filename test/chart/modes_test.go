@@ -23,6 +23,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/test/await"
+	charts "github.com/virtward/virtward/test/chart/helm"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -211,7 +212,7 @@ func (m *modes) isKept(t *testing.T) {
 // upgrade runs helm upgrade with words, and returns what it says and whether it failed.
 func (m *modes) upgrade(t *testing.T, words ...string) (string, error) {
 	t.Helper()
-	command := exec.CommandContext(m.ctx, filepath.Join("bin", "tools", "helm"), withImage(append([]string{"upgrade", release, folder, "--namespace", namespace}, words...))...)
+	command := exec.CommandContext(m.ctx, filepath.Join("bin", "tools", "helm"), charts.WithImage(append([]string{"upgrade", release, folder, "--namespace", namespace}, words...))...)
 	command.Dir = root
 	command.Env = m.controlPlane.Environment(m.controlPlane.Kubeconfig())
 	output, err := command.CombinedOutput()

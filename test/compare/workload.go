@@ -200,7 +200,16 @@ func reviews() ([]json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	samples, err := corpus.Samples(pipeline)
+	samples, err := corpus.Samples(func(_ *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (*v1.VirtualMachine, *v1.VirtualMachineInstance, error) {
+		if vmi == nil { // only instances are reviewed
+			return &v1.VirtualMachine{}, nil, nil
+		}
+		verdict, err := pipeline.Complete(effective.Input{VMI: vmi, Facts: platform.Defaults(platform.Settings{})})
+		if err != nil {
+			return nil, nil, err
+		}
+		return nil, verdict.VMI, nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -23,9 +23,6 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/architectures"
-	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -53,21 +50,24 @@ func (s *Sample) Decode() error {
 	return sigsjson.UnmarshalCaseSensitivePreserveInts(s.Object, &v1.VirtualMachineInstance{})
 }
 
+// Completed returns an object as the mutating webhook completes it; see Samples. One of the two is given.
+type Completed func(*v1.VirtualMachine, *v1.VirtualMachineInstance) (*v1.VirtualMachine, *v1.VirtualMachineInstance, error)
+
 // Samples returns VMIs and VMs with random UIDs and names, 1 to 50 disks of all sources, labels, annotations, managed fields as
-// an API server writes them, instancetypes or none, for amd64 and arm64. The pipeline completes them, as the mutating webhook does;
-// without a pipeline, they are as their author wrote them.
-func Samples(pipeline *effective.Pipeline) ([]Sample, error) {
+// an API server writes them, instancetypes or none, for amd64 and arm64. Without completed, they are as their author wrote them. The
+// package does not import the pipeline, so that tests of what is below it can use these objects.
+func Samples(completed Completed) ([]Sample, error) {
+	if completed == nil {
+		completed = func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (*v1.VirtualMachine, *v1.VirtualMachineInstance, error) {
+			return vm, vmi, nil
+		}
+	}
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // the same objects every time
-	facts := platform.Defaults(platform.Settings{})
 	all := make([]Sample, 0, vmis+vms)
 	for i := range vmis {
-		vmi := g.vmi(i)
-		if pipeline != nil {
-			verdict, err := pipeline.Complete(effective.Input{VMI: vmi, Facts: facts})
-			if err != nil {
-				return nil, fmt.Errorf("completing a VMI: %w", err)
-			}
-			vmi = verdict.VMI
+		_, vmi, err := completed(nil, g.vmi(i))
+		if err != nil {
+			return nil, fmt.Errorf("completing a VMI: %w", err)
 		}
 		sample, err := g.sample(apikinds.VirtualMachineInstance, "virtualmachineinstances", vmi)
 		if err != nil {
@@ -76,13 +76,9 @@ func Samples(pipeline *effective.Pipeline) ([]Sample, error) {
 		all = append(all, sample)
 	}
 	for i := range vms {
-		vm := g.vm(i)
-		if pipeline != nil {
-			verdict, err := pipeline.Complete(effective.Input{VM: vm, Facts: facts})
-			if err != nil {
-				return nil, fmt.Errorf("completing a VM: %w", err)
-			}
-			vm = verdict.VM
+		vm, _, err := completed(g.vm(i), nil)
+		if err != nil {
+			return nil, fmt.Errorf("completing a VM: %w", err)
 		}
 		sample, err := g.sample(apikinds.VirtualMachine, "virtualmachines", vm)
 		if err != nil {
@@ -119,7 +115,7 @@ spec:
 `
 
 // Objects returns the objects that the VMs refer to.
-func Objects() (references.Objects, error) {
+func Objects() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for document := range strings.SplitSeq(sizesYAML, "---\n") {
 		object := &unstructured.Unstructured{}
@@ -128,7 +124,7 @@ func Objects() (references.Objects, error) {
 		}
 		objects = append(objects, object)
 	}
-	return references.NewMemory("default", objects...)
+	return objects, nil
 }
 
 // uid is a random one: about 38 % have digits around an e, or begin with a digit.

@@ -1,4 +1,4 @@
-package chart
+package commontemplates
 
 import (
 	"bufio"
@@ -32,6 +32,7 @@ import (
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/templates/variants"
 	"github.com/virtward/virtward/test/catalog"
+	"github.com/virtward/virtward/test/chart/helm"
 )
 
 const commonTemplates = "charts/virtward-common-templates"
@@ -39,7 +40,7 @@ const commonTemplates = "charts/virtward-common-templates"
 // commonObjects renders the chart of common templates, and decodes strictly.
 func commonObjects(t *testing.T, args ...string) (found []v1beta1.VirtualMachineTemplate, roles []rbacv1.Role, bindings []rbacv1.RoleBinding) {
 	t.Helper()
-	output, err := helm(t, append([]string{"template", "catalogue", commonTemplates, "--namespace", "templates"}, args...)...)
+	output, err := helm.Run(t, append([]string{"template", "catalogue", commonTemplates, "--namespace", "templates"}, args...)...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
@@ -317,7 +318,7 @@ func TestCommonTemplatesSchema(t *testing.T) {
 		"architectures={}", "architectures={riscv64}", "dataSources.namespace=", "instancetype=U1", "families.Fedora.os=linux", "families.bsd.os=linux",
 		"families.fedora.diskSize=30", "families.fedora.user=Root", "families.fedora.preferences.ppc64le=fedora", "acess.readers={a}",
 	} {
-		if output, err := helm(t, "template", "catalogue", commonTemplates, "--set", values); err == nil {
+		if output, err := helm.Run(t, "template", "catalogue", commonTemplates, "--set", values); err == nil {
 			t.Errorf("%s is accepted:\n%.200s", values, output)
 		}
 	}
