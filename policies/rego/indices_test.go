@@ -78,7 +78,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		"a short list":                 {`f(x) if { "b" in input.object.l; x }`, "f", listOf(10), false},
 		"a rule without arguments":     {`c if "b" in input.object.l`, "c", listOf(1000), true},
 		"an else":                      {"c := 1 if \"b\" in input.object.l\nelse := 2 if \"c\" in input.object.l", "c", listOf(1000), true},
-		"below a general name":         {"p[x].e := 1 if { some x in [1, 2]; input.requester == \"b\" }\np.d.e := 1 if \"b\" in input.object.l", "p", listOf(1000), true},
+		"below a general name":         {"p[x].e := 1 if x := input.requester\np.d.e := 1 if \"b\" in input.object.l", "p", listOf(1000), true},
 		"any element":                  {`c if input.object.l[_] == "b"`, "c", listOf(1000), true},
 		"a prefix":                     {`f(x) if { startswith(input.object.l, "b"); x }`, "f", listOf(1000), true},
 		"a suffix":                     {`f(x) if { strings.any_suffix_match(input.object.l, ["b"]); x }`, "f", listOf(1000), true},
