@@ -23,7 +23,7 @@ func Adopted(dv *cdiv1beta1.DataVolume) string {
 	return "PersistentVolumeClaim " + Named(dv) + " existed before its DataVolume, so CDI wrote nothing to it"
 }
 
-// IsCreatedFor reports whether CDI created a claim for a DataVolume.
+// IsCreatedFor reports whether a claim has the mark of CDI for a DataVolume. Users who know the UID of the DataVolume can set it too.
 func IsCreatedFor(claim *corev1.PersistentVolumeClaim, dv *cdiv1beta1.DataVolume) bool {
 	return claim.Annotations[annotationCreated] == string(dv.UID)
 }

@@ -6,6 +6,7 @@
 package cdi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/controllers/virtualimages/backend"
 	"github.com/virtward/virtward/sources/transfers"
 	"github.com/virtward/virtward/sources/web"
@@ -59,29 +61,26 @@ func New(options Options) *Backend { return &Backend{Options: options} }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// objects are those of an image.
+// objects are those of an image. The claim is read when the volume is complete; CDI can have made a snapshot of it.
 type objects struct {
 	volume *cdiv1beta1.DataVolume
 	source *cdiv1beta1.DataSource
+	claim  *corev1.PersistentVolumeClaim
 }
 
-func (b *Backend) read(ctx context.Context, image *backend.Image) (*objects, error) {
-	o := &objects{volume: &cdiv1beta1.DataVolume{}, source: &cdiv1beta1.DataSource{}}
-	err := b.Client.Get(ctx, client.ObjectKey{Namespace: image.Namespace, Name: virtualimages.VolumeName(image.Name, image.UID)}, o.volume)
-	if apierrors.IsNotFound(err) {
-		o.volume, err = nil, nil
+func (b *Backend) read(ctx context.Context, image *backend.Image) (o *objects, err error) {
+	o = &objects{}
+	name := virtualimages.VolumeName(image.Name, image.UID)
+	if o.volume, err = requests.Read(ctx, b.Client, image.Namespace, name, &cdiv1beta1.DataVolume{}); err != nil {
+		return nil, err //nolint:wrapcheck // it says what was read
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading a DataVolume: %w", err)
+	if o.source, err = requests.Read(ctx, b.Client, image.Namespace, image.Name, &cdiv1beta1.DataSource{}); err != nil {
+		return nil, err //nolint:wrapcheck // as above
 	}
-	err = b.Client.Get(ctx, client.ObjectKey{Namespace: image.Namespace, Name: image.Name}, o.source)
-	if apierrors.IsNotFound(err) {
-		o.source, err = nil, nil
+	if o.volume != nil && o.volume.Status.Phase == cdiv1beta1.Succeeded {
+		o.claim, err = requests.Read(ctx, b.Client, image.Namespace, name, &corev1.PersistentVolumeClaim{})
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading a DataSource: %w", err)
-	}
-	return o, nil
+	return o, err //nolint:wrapcheck // as above
 }
 
 // owns reports whether an object is of an image.
@@ -107,11 +106,7 @@ func (b *Backend) Observe(ctx context.Context, image *backend.Image) (virtualima
 	if err != nil {
 		return virtualimages.Observation{}, err
 	}
-	found := b.observed(image, o)
-	if found.State == virtualimages.Ready {
-		err = b.measure(ctx, image, &found)
-	}
-	return found, err
+	return b.observed(image, o), nil
 }
 
 func (b *Backend) observed(image *backend.Image, o *objects) virtualimages.Observation {
@@ -122,26 +117,26 @@ func (b *Backend) observed(image *backend.Image, o *objects) virtualimages.Obser
 		return b.probed(image)
 	}
 	found := state(o.volume, b.Clock.Now(), b.Timeout)
-	if found.State == virtualimages.Ready && (o.source == nil || o.source.DeletionTimestamp != nil) {
+	if found.State != virtualimages.Ready {
+		return found
+	}
+	if o.claim != nil && !requests.IsCreatedFor(o.claim, o.volume) {
+		return foreign(&found, "PersistentVolumeClaim "+requests.Named(o.claim)+" exists, and CDI did not create it for this image")
+	}
+	found.SizeBytes = cmp.Or(capacity(o.claim), found.SizeBytes)
+	if o.source == nil || o.source.DeletionTimestamp != nil {
 		found.State, found.Message = virtualimages.Importing, "the DataSource is created"
 	}
 	return found
 }
 
-// measure replaces the requested size by the capacity of the claim.
-func (b *Backend) measure(ctx context.Context, image *backend.Image, found *virtualimages.Observation) error {
-	claim := &corev1.PersistentVolumeClaim{}
-	err := b.Client.Get(ctx, client.ObjectKey{Namespace: image.Namespace, Name: virtualimages.VolumeName(image.Name, image.UID)}, claim)
-	if apierrors.IsNotFound(err) { // CDI made a snapshot of it
-		return nil
+// capacity is that of a claim in bytes; 0 if it is not known.
+func capacity(claim *corev1.PersistentVolumeClaim) int64 {
+	if claim == nil {
+		return 0
 	}
-	if err != nil {
-		return fmt.Errorf("reading a claim: %w", err)
-	}
-	if capacity := claim.Status.Capacity[corev1.ResourceStorage]; !capacity.IsZero() {
-		found.SizeBytes = capacity.Value()
-	}
-	return nil
+	size := claim.Status.Capacity[corev1.ResourceStorage]
+	return size.Value()
 }
 
 // Ensure implements backend.Backend.

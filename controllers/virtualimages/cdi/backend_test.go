@@ -2,11 +2,16 @@ package cdi_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +21,7 @@ import (
 	"github.com/virtward/virtward/controllers/virtualimages/backendtest"
 	"github.com/virtward/virtward/controllers/virtualimages/cdi"
 	"github.com/virtward/virtward/sources/transfers"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/virtualimages"
 )
 
@@ -55,11 +61,38 @@ func (s *simulator) step(t *testing.T) {
 		}
 		dv.Status.Phase, dv.Status.Progress = cdiv1beta1.ImportInProgress, "42.00%"
 		if !s.sources.Held(dv.Spec.Source.HTTP.URL) {
+			s.claim(t, dv)
 			dv.Status.Phase, dv.Status.Progress = cdiv1beta1.Succeeded, "100.0%"
 		}
 		must(t, s.client.Status().Update(t.Context(), dv))
 	}
 }
+
+// claim creates the claim of a DataVolume, or takes one of others with its annotation. It notes that only for a bound claim.
+func (s *simulator) claim(t *testing.T, dv *cdiv1beta1.DataVolume) {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	err := s.client.Get(t.Context(), client.ObjectKeyFromObject(dv), claim)
+	must(t, client.IgnoreNotFound(err))
+	taken := err == nil && claim.Annotations[populatedFor] == dv.Name
+	switch {
+	case taken && claim.Status.Phase == corev1.ClaimBound:
+		status := dv.Status
+		dv.Annotations["cdi.kubevirt.io/storage.prePopulated"] = claim.Name
+		must(t, s.client.Update(t.Context(), dv))
+		dv.Status = status
+	case taken:
+	default: // the garbage collector deletes that of an earlier DataVolume
+		must(t, client.IgnoreNotFound(s.client.Delete(t.Context(), claim.DeepCopy())))
+		must(t, s.client.Create(t.Context(), &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: dv.Namespace, Name: dv.Name, Annotations: map[string]string{"cdi.kubevirt.io/createdForDataVolume": string(dv.UID)}},
+			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: dv.Spec.Storage.Resources.Requests},
+		}))
+	}
+}
+
+// populatedFor is the annotation of a claim that CDI takes for the content of the DataVolume with this name.
+const populatedFor = "cdi.kubevirt.io/storage.populatedFor"
 
 func (s *simulator) stored(t *testing.T) int {
 	t.Helper()
@@ -120,4 +153,96 @@ func TestContract(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestForeignClaim: an image whose claim CDI did not create fails for good, also if a process ends after each call. It gets no DataSource, the
+// claim stays, and the next image with the name is imported.
+func TestForeignClaim(t *testing.T) {
+	sources := backendtest.NewSources(t)
+	for name, test := range map[string]struct {
+		phase  corev1.PersistentVolumeClaimPhase
+		within string
+	}{
+		"bound":     {corev1.ClaimBound, "existed before its DataVolume, so CDI wrote nothing to it: delete the VirtualImage and create it again"},
+		"not bound": {corev1.ClaimPending, "exists, and CDI did not create it for this image: delete the VirtualImage and create it again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSimulator(t, sources)
+			image := imageOf(sources, "0b6c7c0e-52a9-4f2e-9a55-0a3d0f6f3f10")
+			claim := &corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: image.Namespace, Name: virtualimages.VolumeName(image.Name, image.UID)},
+				Status:     corev1.PersistentVolumeClaimStatus{Phase: test.phase},
+			}
+			claim.Annotations = map[string]string{populatedFor: claim.Name}
+			must(t, s.client.Create(t.Context(), claim))
+			got := s.until(t, image, virtualimages.Failed)
+			if !got.Permanent || got.Reason != virtualimages.ReasonNameTaken || !strings.Contains(got.Message, "PersistentVolumeClaim "+image.Namespace+"/"+claim.Name+" "+test.within) {
+				t.Errorf("%+v", got)
+			}
+			if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: image.Namespace, Name: image.Name}, &cdiv1beta1.DataSource{}); !apierrors.IsNotFound(err) {
+				t.Errorf("the image has a DataSource: %v", err)
+			}
+			b, kill := s.start(t)
+			defer kill()
+			for range 2 {
+				if _, err := b.Delete(t.Context(), image); err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+			s.until(t, imageOf(sources, "1c7d8d1f-52a9-4f2e-9a55-0a3d0f6f3f10"), virtualimages.Ready)
+		})
+	}
+}
+
+// TestReplacedClaim: the claim of an image that is ready is replaced by another one.
+func TestReplacedClaim(t *testing.T) {
+	sources := backendtest.NewSources(t)
+	s := newSimulator(t, sources)
+	image := imageOf(sources, "0b6c7c0e-52a9-4f2e-9a55-0a3d0f6f3f10")
+	s.until(t, image, virtualimages.Ready)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: image.Namespace, Name: virtualimages.VolumeName(image.Name, image.UID)}}
+	must(t, s.client.Delete(t.Context(), claim))
+	s.until(t, image, virtualimages.Ready) // CDI can have made a snapshot of it
+	claim.ResourceVersion = ""
+	must(t, s.client.Create(t.Context(), claim))
+	if got := s.until(t, image, virtualimages.Failed); !got.Permanent || !strings.Contains(got.Message, "CDI did not create it for this image") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func imageOf(sources *backendtest.Sources, uid types.UID) *backend.Image {
+	return &backend.Image{
+		Cluster: "cluster", Namespace: "team", Name: "fedora", UID: uid, ID: virtualimages.ID("cluster", uid, 1), Attempt: 1,
+		Spec: v1alpha1.VirtualImageSpec{Src: sources.URL + "/disk", Format: v1alpha1.FormatQCOW2, ContainerFormat: v1alpha1.ContainerBare},
+	}
+}
+
+// until calls Ensure and Observe until they return a state, and ends the process after each call that waits for no probe. An image is never ready before.
+func (s *simulator) until(t *testing.T, image *backend.Image, want virtualimages.State) (o virtualimages.Observation) {
+	t.Helper()
+	b, kill := s.start(t)
+	await.Until(t, func() error {
+		var err error
+		if o, err = b.Ensure(t.Context(), image); err != nil {
+			t.Fatal(err)
+		}
+		if o.State != virtualimages.Waiting {
+			kill()
+			b, kill = s.start(t)
+			if o, err = b.Observe(t.Context(), image); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if o.State == virtualimages.Ready && want != virtualimages.Ready {
+			t.Fatalf("%+v", o)
+		}
+		if o.State != want {
+			s.step(t)
+			return fmt.Errorf("%+v", o)
+		}
+		return nil
+	})
+	kill()
+	return o
 }

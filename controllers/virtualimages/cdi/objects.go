@@ -14,6 +14,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/controllers/requests"
 	"github.com/virtward/virtward/controllers/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages"
 )
@@ -150,10 +151,21 @@ func state(dv *cdiv1beta1.DataVolume, now time.Time, timeout time.Duration) virt
 			found.Message = fmt.Sprintf("the file was not uploaded within %s: delete the VirtualImage and create it again", timeout)
 		}
 	}
-	if dv.DeletionTimestamp != nil {
+	switch {
+	case dv.DeletionTimestamp != nil:
 		found.State, found.Message = virtualimages.Importing, "the DataVolume is deleted"
+	case requests.HasAdopted(dv):
+		return foreign(&found, requests.Adopted(dv))
 	}
 	return found
+}
+
+// foreign is the observation of a DataVolume whose claim CDI did not create. Another attempt has the same name, so it has failed for good.
+func foreign(found *virtualimages.Observation, message string) virtualimages.Observation {
+	return virtualimages.Observation{
+		State: virtualimages.Failed, Permanent: true, Reason: virtualimages.ReasonNameTaken, SizeBytes: found.SizeBytes,
+		Message: message + ": delete the VirtualImage and create it again",
+	}
 }
 
 // uploaded reports whether users upload the content of a DataVolume.

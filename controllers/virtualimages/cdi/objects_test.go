@@ -75,6 +75,22 @@ func TestState(t *testing.T) {
 	}
 }
 
+// TestAdopted: a DataVolume for which CDI takes a claim of others has failed for good, in each phase, until it is deleted.
+func TestAdopted(t *testing.T) {
+	for _, phase := range []cdiv1beta1.DataVolumePhase{"", cdiv1beta1.ImportInProgress, cdiv1beta1.Succeeded, cdiv1beta1.Failed} {
+		dv := &cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "fedora-0b6c7c0e", CreationTimestamp: metav1.NewTime(time.Unix(1_700_000_000, 0))}}
+		dv.Annotations, dv.Status.Phase = map[string]string{"cdi.kubevirt.io/storage.prePopulated": dv.Name}, phase
+		if got := state(dv, dv.CreationTimestamp.Time, time.Hour); got.State != virtualimages.Failed || !got.Permanent || got.Reason != virtualimages.ReasonNameTaken ||
+			got.Message != "PersistentVolumeClaim team/fedora-0b6c7c0e existed before its DataVolume, so CDI wrote nothing to it: delete the VirtualImage and create it again" {
+			t.Errorf("%s: %+v", phase, got)
+		}
+		dv.DeletionTimestamp = &dv.CreationTimestamp
+		if got := state(dv, dv.CreationTimestamp.Time, time.Hour); got.State != virtualimages.Importing {
+			t.Errorf("%s, deleted: %+v", phase, got)
+		}
+	}
+}
+
 // TestUploads: a DataVolume that waits for its file says so, and takes no place from imports.
 func TestUploads(t *testing.T) {
 	image := &backend.Image{Namespace: "team", Name: "fedora", UID: "0b6c7c0e-52a9-4f2e-9a55-0a3d0f6f3f10", Spec: v1alpha1.VirtualImageSpec{Upload: &v1alpha1.VirtualImageUpload{}, Format: v1alpha1.FormatQCOW2}}
