@@ -493,12 +493,20 @@ func (c *templateCluster) largeServers(t *testing.T) (all []*unstructured.Unstru
 		}
 		return map[string]any{"rules": rules}
 	}
+	certified := func(domain string) map[string]any {
+		var certificates []any
+		for i := range 10_000 {
+			certificates = append(certificates, map[string]any{"hosts": []any{fmt.Sprintf("a-host-with-a-long-name-%d.%s", i, domain)}})
+		}
+		return map[string]any{"tls": certificates, "rules": []any{map[string]any{"host": "apps.example.com"}}}
+	}
 	for _, prefix := range []string{"virtward-ova-", "virtward-import-", "other-"} {
 		for name, object := range map[string]map[string]any{
 			"Secret":    {"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{"plan.json": text}},
 			"ConfigMap": {"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"tls.crt": text}},
 			"Ingress":   {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": rules("exports.example.com")},
 			"elsewhere": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": rules("apps.example.com")},
+			"certified": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": certified("exports.example.com")},
 		} {
 			large := &unstructured.Unstructured{Object: object}
 			large = large.DeepCopy()
