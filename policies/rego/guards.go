@@ -147,16 +147,22 @@ const shortDigits = 40
 
 // magnitude is how many digits a number has when it is written out, as far as that may be.
 func magnitude(number string) int {
+	marks := "eE"
+	if strings.ContainsAny(number, "xX") { // hexadecimal, with an exponent of 2
+		marks = "pP"
+	}
 	mantissa, exponent, scientific := number, "", false
-	if i := strings.IndexAny(number, "eE"); i >= 0 {
+	if i := strings.IndexAny(number, marks); i >= 0 {
 		mantissa, exponent, scientific = number[:i], strings.TrimLeft(number[i+1:], "+-"), true
 	}
 	if !scientific {
 		return len(mantissa)
 	}
 	n := 0
-	for i := 0; i < len(exponent) && exponent[i] >= '0' && exponent[i] <= '9'; i++ {
-		n = min(n*10+int(exponent[i]-'0'), tooHeavy)
+	for i := range len(exponent) {
+		if digit := exponent[i]; digit >= '0' && digit <= '9' { // others are _ between digits
+			n = min(n*10+int(digit-'0'), tooHeavy)
+		}
 	}
 	return len(mantissa) + n
 }
