@@ -29,6 +29,7 @@ func TestMeanings(t *testing.T) {
 		cel       = "validate: {cel: {expressions: [{expression: \"object.spec.runStrategy != 'Always'\"}]}}"
 		deny      = "validate: {deny: {conditions: {all: [{key: '{{ request.object.spec.runStrategy }}', operator: Equals, value: Always}]}}}"
 		validates = "{apiVersion: policies.kyverno.io/v1, kind: ValidatingPolicy, metadata: {name: x}, spec: {%s matchConstraints: {resourceRules: [{apiGroups: [kubevirt.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [virtualmachines]}]}, validations: [{expression: \"%s\"}]}}"
+		exempt    = "{apiVersion: policies.kyverno.io/v1, kind: PolicyException, metadata: {name: e}, spec: {policyRefs: [{name: x, kind: ValidatingPolicy}], matchConditions: [{name: a, expression: 'CONDITION'}]}}"
 		excepted  = "{apiVersion: kyverno.io/v2, kind: PolicyException, metadata: {name: e}, spec: {exceptions: [{policyName: x, ruleNames: [r]}], match: %s}}"
 		instances = "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: x}, spec: {rules: [{name: r, match: {any: [{resources: {kinds: [VirtualMachineInstance], operations: [CREATE]}}]}, exclude: {any: [{subjects: [{kind: Group, name: %q}]}]}, validate: {pattern: {spec: {hostname: a}}}}]}}"
 	)
@@ -50,6 +51,8 @@ func TestMeanings(t *testing.T) {
 		{"null in a ValidatingPolicy", []string{fmt.Sprintf(validates, "", "oldObject == null || object.spec == oldObject.spec")}, "NOT CONVERTED: it compares object or oldObject with null", ""},
 		{"no null in a ValidatingPolicy", []string{fmt.Sprintf(validates, "", "request.operation == 'CREATE' || object.spec == oldObject.spec")}, "Kyverno has an empty one, and a policy null", "NOT CONVERTED"},
 		{"no oldObject in a ValidatingPolicy", []string{fmt.Sprintf(validates, "", "object.spec.runStrategy != 'Always'")}, "", "Kyverno has an empty one"},
+		{"null in an exception of a ValidatingPolicy", []string{fmt.Sprintf(validates, "", "object.spec.runStrategy != 'Always'"), strings.Replace(exempt, "CONDITION", "oldObject == null", 1)}, "NOT CONVERTED: it compares object or oldObject with null", ""},
+		{"oldObject in an exception of a ValidatingPolicy", []string{fmt.Sprintf(validates, "", "object.spec.runStrategy != 'Always'"), strings.Replace(exempt, "CONDITION", "has(oldObject.spec)", 1)}, "Kyverno has an empty one, and a policy null", "NOT CONVERTED"},
 		{"null in a rule in CEL", []string{fmt.Sprintf(rule, "", "", strings.Replace(cel, "object.spec", "oldObject == null || object.spec", 1))}, "", "NOT CONVERTED"},
 		{"celPreconditions of a rule with conditions", []string{fmt.Sprintf(rule, "", "", "celPreconditions: [{name: never, expression: 'false'}], "+deny)}, "celPreconditions are left out", "name: never"},
 		{"celPreconditions of a rule in CEL", []string{fmt.Sprintf(rule, "", "", "celPreconditions: [{name: never, expression: 'false'}], "+cel)}, "name: never", "celPreconditions"},

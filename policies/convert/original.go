@@ -244,13 +244,13 @@ func (c *converter) kyverno(i int, object *unstructured.Unstructured) {
 		c.leaveLauncher(i, object, left)
 		return
 	}
-	o.absentObjects()
-	c.exceptions(o, kindOf(object).Kind)
+	o.absentObjects("spec.match", c.exceptions(o, kindOf(object).Kind))
+	o.absentObjects("spec.validations", o.expressions())
 	c.add(o)
 }
 
-// absentObjects notes expressions about an object that a request does not have: Kyverno has an empty one there, and policies null.
-func (o *original) absentObjects() {
+// absentObjects notes expressions of a field about an object that a request does not have: Kyverno has an empty one there, and policies null.
+func (o *original) absentObjects(field string, all []*string) {
 	constraints := o.spec.MatchConstraints
 	if constraints == nil {
 		return
@@ -259,8 +259,6 @@ func (o *original) absentObjects() {
 	for c := range cells(constraints) {
 		creates, deletes = creates || c.operation == policyv1alpha1.PolicyCreate, deletes || c.operation == policyv1alpha1.PolicyDelete
 	}
-	const field = "spec.validations"
-	all := o.expressions()
 	switch {
 	case slices.ContainsFunc(all, func(text *string) bool { return comparesNull.MatchString(*text) }):
 		o.lost(field, "it compares object or oldObject with null, which Kyverno never has: where a request has none, it has an empty object. "+
@@ -282,8 +280,8 @@ type kyvernoExceptionSpec struct {
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 }
 
-// exceptions adds a condition for each exception of a policy.
-func (c *converter) exceptions(o *original, kind string) {
+// exceptions adds a condition for each exception of a policy, and returns the expressions of the exceptions.
+func (c *converter) exceptions(o *original, kind string) (all []*string) {
 	for _, object := range c.files.objects {
 		if kindOf(object) != kyvernoException {
 			continue
@@ -299,6 +297,9 @@ func (c *converter) exceptions(o *original, kind string) {
 				o.lost("spec.match", "the exception %s has more than matchConditions, and is not converted: see docs/from-kyverno.md", name)
 				continue
 			}
+			for i := range spec.MatchConditions {
+				all = append(all, &spec.MatchConditions[i].Expression)
+			}
 			conditions := slices.Clone(spec.MatchConditions)
 			if o.pods {
 				if err := (&celPods{}).replace(conditions, nil, nil); err != nil {
@@ -309,6 +310,7 @@ func (c *converter) exceptions(o *original, kind string) {
 			o.require(valid("not-"+object.GetName()), unmet(conditions))
 		}
 	}
+	return all
 }
 
 // unmet returns the expression that is true where one of several conditions is not met.
