@@ -10,3 +10,9 @@ func KnownPodPaths() []string {
 	}
 	return all
 }
+
+// ReadNumber and SpanPattern are the forms of texts that are numbers and times.
+const (
+	ReadNumber  = readNumber
+	SpanPattern = spanPattern
+)

@@ -350,8 +350,18 @@ func amountCheck(c class, operator, operand string, amount resource.Quantity) *c
 	}
 }
 
-// spanPattern is the form of times: a number, or several such as 1h30m, which are short enough that their sum is a duration.
-const spanPattern = `^[-+]?([0-9]{1,6}(\\.[0-9]{0,9})?(ns|us|ms|s|m|h)|([0-9]{1,5}(\\.[0-9]{0,9})?(ns|us|ms|s|m|h)){2,12})$`
+// spanPattern is the form of times: a number of almost as many digits as a duration can have, which others without hours may follow, or several
+// numbers such as 1h30m. Each is short enough that the sum is a duration.
+const spanPattern = `^[-+]?(0|0*(` + longSpan + `)(` + shortSpan + `(` + shortUnits + `)){0,11}|(` + shortSpan + `(` + shortUnits + `|h)){1,12})$`
+
+const (
+	micro      = "u\u00b5\u03bc"
+	shortUnits = `[nm` + micro + `]?s|m`
+	fraction   = `([.][0-9]*)?`
+	shortSpan  = `(0*[0-9]{1,5}` + fraction + `|[.][0-9]+)`
+	longSpan   = `(1?[0-9]{1,6}|2[0-4][0-9]{5})` + fraction + `h|([0-9]{1,8}|1[0-4][0-9]{7})` + fraction + `m|[1-8]?[0-9]{1,9}` + fraction + `s|` +
+		`[1-8]?[0-9]{1,12}` + fraction + `ms|[1-8]?[0-9]{1,15}` + fraction + `[` + micro + `]s|[1-8]?[0-9]{1,18}` + fraction + `ns`
+)
 
 // constant returns the test that all values pass, or none.
 func constant(passes bool) *check {
@@ -364,10 +374,10 @@ func constant(passes bool) *check {
 
 // spanCheck returns the test of a time in a text. Texts that are none have another test.
 func spanCheck(operator, operand string, span time.Duration, otherwise *check) *check {
-	isSpan := regexp.MustCompile(strings.ReplaceAll(spanPattern, `\\`, `\`))
+	isSpan := regexp.MustCompile(spanPattern)
 	return &check{
 		of: func(v string) logic {
-			is := disjunction(compared(v, "==", `"0"`), test(v+`.matches("`+spanPattern+`")`))
+			is := test(v + `.matches("` + spanPattern + `")`)
 			compares := compared("duration("+v+")", inCEL[operator], "duration("+quote(operand)+")")
 			switch other := otherwise.of(v); other.kind {
 			case logicFalse:
@@ -384,7 +394,7 @@ func spanCheck(operator, operand string, span time.Duration, otherwise *check) *
 				text = "0"
 			}
 			is, err := time.ParseDuration(text)
-			if err != nil || text != "0" && !isSpan.MatchString(text) {
+			if err != nil || !isSpan.MatchString(text) {
 				return otherwise.holds(value)
 			}
 			return orders(operator, int(min(max(is-span, -1), 1)))

@@ -102,52 +102,13 @@ func (o *original) regoTemplate(template *templateSpec, constraint *unstructured
 	return nil
 }
 
-// fallibleFunctions are functions that have an error for some texts: a policy has it, too, and Gatekeeper ignores it.
-func fallibleFunctions() []string {
-	return []string{
-		ast.UnitsParse.Name, ast.UnitsParseBytes.Name, ast.JSONUnmarshal.Name, ast.YAMLUnmarshal.Name, ast.Base64Decode.Name,
-		ast.Base64UrlDecode.Name, ast.HexDecode.Name, ast.URLQueryDecode.Name, ast.URLQueryDecodeObject.Name, ast.SemVerCompare.Name,
-		ast.ParseNanos.Name, ast.ParseRFC3339Nanos.Name, ast.ParseDurationNanos.Name,
-	}
-}
-
-// fallible are the functions of fallibleFunctions that modules call, sorted.
-func fallible(modules []*ast.Module) []string {
-	found := map[string]bool{}
-	for _, m := range modules {
-		walkCalls(m, func(terms []*ast.Term) {
-			if name := terms[0].String(); slices.Contains(fallibleFunctions(), name) {
-				found[name] = true
-			}
-		})
-	}
-	return slices.Sorted(maps.Keys(found))
-}
-
-// walkCalls visits the calls of a module: the function, and its arguments.
-func walkCalls(m *ast.Module, visit func([]*ast.Term)) {
-	ast.WalkExprs(m, func(e *ast.Expr) bool {
-		if terms, ok := e.Terms.([]*ast.Term); ok {
-			visit(terms)
-		}
-		return false
-	})
-	ast.WalkTerms(m, func(term *ast.Term) bool {
-		if call, ok := term.Value.(ast.Call); ok {
-			visit(call)
-		}
-		return false
-	})
-}
-
 // guardedFunctions are functions that have an error for some values, each as a function of a module that has no result for these, as in
 // Gatekeeper, with the number of its arguments.
 func guardedFunctions() map[string]guardedFunction {
 	return map[string]guardedFunction{
 		ast.ToNumber.Name: {1, `%s(x) := to_number(x) if {
 	is_string(x)
-	count(x) <= 100
-	regex.match("^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9][0-9]?)?$", x)
+	regex.match("` + readNumber + `", x)
 } else := to_number(x) if {
 	type_name(x) in {"boolean", "null", "number"}
 }`},
@@ -180,29 +141,38 @@ type guardedFunction struct {
 	text      string
 }
 
-// guard replaces calls of guardedFunctions.
+// guard replaces calls of guardedFunctions, also those with an argument for the result.
 func (t *regoTranslation) guard(m *ast.Module) {
 	walkCalls(m, func(terms []*ast.Term) {
 		name := terms[0].String()
-		if of, ok := guardedFunctions()[name]; ok && len(terms) == of.arguments+1 && !readsAll(name, terms[1:]) {
-			terms[0] = &ast.Term{Value: ast.Ref{&ast.Term{Value: ast.Var(t.helper(name)), Location: terms[0].Location}}, Location: terms[0].Location}
+		of, ok := guardedFunctions()[name]
+		if !ok || len(terms) <= of.arguments || readsAll(name, terms[1:of.arguments+1]) {
+			return
 		}
+		terms[0] = &ast.Term{Value: ast.Ref{&ast.Term{Value: ast.Var(t.helper(name)), Location: terms[0].Location}}, Location: terms[0].Location}
 	})
 }
 
-// readsAll reports whether a call of one of guardedFunctions has no error because of its second argument: a divisor that is not 0, or a position
-// that is not negative.
+// readsAll reports whether a call of one of guardedFunctions has no error: its arguments are literals that it reads.
 func readsAll(name string, arguments []*ast.Term) bool {
-	if len(arguments) < 2 {
-		return false
+	whole := func(i int) (int64, bool) {
+		number, _ := arguments[i].Value.(ast.Number)
+		return number.Int64()
 	}
-	number, ok := arguments[1].Value.(ast.Number)
-	n, whole := number.Int64()
 	switch name {
-	case ast.Divide.Name, ast.Rem.Name:
-		return ok && whole && n != 0
+	case ast.Divide.Name:
+		_, number := arguments[0].Value.(ast.Number)
+		n, ok := whole(1)
+		return number && ok && n != 0
+	case ast.Rem.Name:
+		_, integer := whole(0)
+		n, ok := whole(1)
+		return integer && ok && n != 0
 	case ast.Substring.Name:
-		return ok && whole && n >= 0
+		_, text := arguments[0].Value.(ast.String)
+		from, ok := whole(1)
+		_, integer := whole(2)
+		return text && ok && from >= 0 && integer
 	}
 	return false
 }

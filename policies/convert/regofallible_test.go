@@ -1,0 +1,154 @@
+package convert_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/policies/convert"
+)
+
+// randomTexts returns random texts of a few characters.
+func randomTexts(count, length int, characters string) []string {
+	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // reproducible
+	all := make([]string, count)
+	for i := range all {
+		text := make([]rune, 1+random.IntN(length))
+		for j := range text {
+			text[j] = []rune(characters)[random.IntN(len([]rune(characters)))]
+		}
+		all[i] = string(text)
+	}
+	return all
+}
+
+// TestReadNumber compares the form of numbers with what to_number of OPA reads. A number beyond its range has the form, too.
+func TestReadNumber(t *testing.T) {
+	toNumber, form := topdown.GetBuiltin(ast.ToNumber.Name), regexp.MustCompile(convert.ReadNumber)
+	read := 0
+	for _, text := range append(randomTexts(100_000, 8, "0017xXpPeE+-._af"),
+		"1e100", "1E+200", "0x1p4", "1_000", strings.Repeat("0", 101)+"9", "inf", "NaN", "0b1", "0o7", "0x10", "1__0", " 1", "", "0x_1p4", "1e1_0", "٣") {
+		err := toNumber(topdown.BuiltinContext{}, []*ast.Term{ast.StringTerm(text)}, func(*ast.Term) error { return nil })
+		if form.MatchString(text) != (err == nil) && !errors.Is(err, strconv.ErrRange) {
+			t.Errorf("%q: OPA says %v", text, err)
+		}
+		if err == nil {
+			read++
+		}
+	}
+	if read < 1000 {
+		t.Errorf("only %d texts are numbers", read)
+	}
+}
+
+// TestSpans compares the form of times with what Go reads.
+func TestSpans(t *testing.T) {
+	form := regexp.MustCompile(convert.SpanPattern)
+	const most = "2499999h99999m99999m99999m99999m99999m99999m99999m99999m99999m99999m99999m"
+	read := 0
+	for _, text := range append(randomTexts(100_000, 7, "0019nuµμmshh.+-"), "1000000h", "2499999.9h", "1000000h0m0s", most, "-"+most,
+		"149999999.9m", "8999999999.9s", "8999999999999.9ms", "8999999999999999.9µs", "8999999999999999999ns", "99999h99999h", "0000000001h", "", "h", "3000000h") {
+		_, err := time.ParseDuration(text)
+		if form.MatchString(text) != (err == nil) {
+			t.Errorf("%q: Go says %v", text, err)
+		}
+		if err == nil {
+			read++
+		}
+	}
+	if read < 1000 {
+		t.Errorf("only %d texts are times", read)
+	}
+}
+
+// TestErrorsOfRego compares converted templates with OPA, which ignores the errors of functions. A policy has each violation of its original;
+// it has another one only if a note or the length of a text says so.
+func TestErrorsOfRego(t *testing.T) {
+	const (
+		text  = "n := input.review.object.metadata.annotations.n; "
+		cores = "cores := input.review.object.spec.template.spec.domain.cpu.cores; "
+	)
+	annotations := []string{"", "5", "1e100", "1E+200", "0x1p4", "1_000", "9_", "0x10", strings.Repeat("0", 101) + "9", "1e999", "inf", "a", "abc", "(", "a*", "[", "-1"}
+	var requests []map[string]any
+	for _, annotation := range annotations {
+		_, object := machine(t, map[string]any{
+			"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": map[string]any{"name": "a", "namespace": "team-a", "annotations": map[string]any{"n": annotation}},
+			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"domain": map[string]any{"cpu": map[string]any{"cores": int64(3)}}}}},
+		})
+		requests = append(requests, map[string]any{
+			"operation": "CREATE", "namespace": "team-a", "object": object, "userInfo": map[string]any{"username": "alice", "groups": []any{}},
+		})
+	}
+	documents := requestsOf(t, requests)
+	for _, c := range []struct {
+		name, body, rules string
+		// noted is the function that has a note; empty for the same violations.
+		noted string
+	}{
+		{"a number", text + "to_number(n) > 4", "", ""},
+		{"no number", text + "not to_number(n) > 4", "", ""},
+		{"a number in a function", text + "large(n)", "large(x) { to_number(x) > 4 }", ""},
+		{"a number in a set", text + "count({x | x := to_number(n)}) == 1", "", ""},
+		{"a number in a list", text + "[x | x := to_number(n); x > 4] == []", "", ""},
+		{"a number as an argument", text + "to_number(n, y); y > 4", "", ""},
+		{"a quotient as an argument", text + cores + "div(cores, count(n), y); y >= 1", "", ""},
+		{"a remainder as an argument", text + cores + "rem(cores, count(n), y); y == 0", "", ""},
+		{"a part as an argument", text + "substring(n, count(n) - 1, 1, y); y == \"a\"", "", ""},
+		{"half of a text", text + "not n / 2 > 1", "", ""},
+		{"the remainder of a fraction", text + cores + "x := cores / 2; not x % 2 == 1", "", ""},
+		{"a part of half a length", text + cores + "not substring(\"abc\", 0, cores / 2) == \"z\"", "", ""},
+		{"a range", cores + "not numbers.range(1, cores / 2)[0] == 2", "", "numbers.range"},
+		{"a pattern", text + "regex.match(n, \"b\")", "", "regex.match"},
+		{"a replaced pattern", text + "not regex.replace(\"b\", n, \"c\") == \"c\"", "", "regex.replace"},
+		{"a glob", text + "glob.match(n, [], \"b\")", "", "glob.match"},
+		{"a place", text + "not indexof(\"b\", n) > 1", "", "indexof"},
+		{"a formatted text", text + "not format_int(n, 10) == \"1\"", "", "format_int"},
+		{"the sum of a text", text + "not sum([n]) == 1", "", "sum"},
+		{"the amount of a text", text + "not abs(n) == 1", "", "abs"},
+		{"a field of a text", text + "not object.get(n, \"a\", 1) == 2", "", "object.get"},
+		{"a text and a number", text + "not n + 1 > 2", "", "plus"},
+		{"a text times a number", text + "not n * 2 > 2", "", "mul"},
+		{"a text less a number", text + "not n - 2 > 2", "", "minus"},
+	} {
+		template := &regoTemplate{Name: "X", Rego: fmt.Sprintf("package x\nviolation[{\"msg\": \"x\"}] { %s }\n%s\n", c.body, c.rules)}
+		results := convert.Convert(environment(t), template.objects(t), effective.AlwaysSet())
+		if len(results) != 1 || results[0].Policy == nil {
+			t.Fatalf("%s: %s", c.name, printed(t, results))
+		}
+		compiled, problems := policies.Compile(environment(t), results[0].Policy, nil)
+		if compiled == nil {
+			t.Fatalf("%s: %v\n%s", c.name, problems, printed(t, results))
+		}
+		noted := slices.ContainsFunc(results[0].Notes, func(n convert.Note) bool {
+			return c.noted != "" && strings.HasPrefix(n.Message, c.noted+": a value that a function cannot read")
+		})
+		if noted != (c.noted != "") {
+			t.Errorf("%s: the notes are %v", c.name, results[0].Notes)
+		}
+		set, original, stricter := policies.NewSet("virtward-system", compiled), template.query(t), 0
+		for i, request := range requests {
+			want, got := len(original(request)) > 0, len(messagesOf(set, documents[i])) > 0
+			long := annotations[i] == "1e999" || len(annotations[i]) > 100
+			if want && !got || got != want && !long && c.noted == "" {
+				t.Errorf("%s with %q: Gatekeeper %t, here %t\n%s", c.name, annotations[i], want, got, printed(t, results))
+			}
+			if got && !want {
+				stricter++
+			}
+		}
+		if c.noted != "" && stricter == 0 {
+			t.Errorf("%s: the note says that there are more violations, and there is none", c.name)
+		}
+	}
+}
