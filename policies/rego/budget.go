@@ -113,8 +113,10 @@ type budget struct {
 	// inOrder reports that what keys, entered and filled have charged depends on the order of the evaluation.
 	inOrder bool
 	// keys are the values that were looked for; nil for none. integers is how many plain integers there were besides.
+	// mixed reports that other values may have the hashes of integers.
 	keys     *ledger
 	integers int
+	mixed    bool
 	// entered are how many members the objects of rules have, and filled are the members that comprehensions have made.
 	entered map[int]int
 	filled  map[int]*filling
@@ -128,6 +130,10 @@ type budget struct {
 func (m *Module) budget(limits Limits, documents extent) budget {
 	b := newBudget(limits, documents)
 	b.integers, b.low = m.integers, joinGroups(documents.low, m.low)
+	if m.mixed {
+		b.mixed = true
+		b.step += b.integers / nearPerStep
+	}
 	return b
 }
 

@@ -113,6 +113,11 @@ func TestComparisonsAreSteps(t *testing.T) {
 	}
 }
 
+// afterOthers is a module that searches for 0 in a set of integers in which another value has the hash of 0.
+func afterOthers(other string) string {
+	return "s := {x | some x in array.concat([" + other + "], numbers.range(1, 5000))} | {0}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); s[0]; i < 0 }"
+}
+
 // TestCollisionsAreSteps holds that searches pay for the values with the same hash, and references for the rules that they compare.
 func TestCollisionsAreSteps(t *testing.T) {
 	many := func(count int, format string) string {
@@ -132,6 +137,17 @@ func TestCollisionsAreSteps(t *testing.T) {
 		"a list in indices":          {"s := {i | some i, _ in input.params}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); s[[i - i, 1]] }", 1000 * 3000 / besidePerStep},
 		"a list in counts":           {"s := {n | some i in numbers.range(1, 1000); n := count(substring(sprintf(\"%1000d\", [1]), 0, i))} | {input.params}\ndeny contains \"a\" if { some i in numbers.range(1, 5000); s[[i - i, 1]] }", 200_000},
 		"a list in a constant":       {"s := {" + many(3000, "%d,") + "-1}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); s[[[i - i, 1], input.params][i - i]] }", 1000 * 3000 / besidePerStep},
+		"a boolean in integers":      {"s := {i | some i in numbers.range(1, 5000)} | {input.params[0]}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); x := i > 0; s[x] }", 1000 * 5000 / besidePerStep},
+		"true in integers":           {"s := {i | some i in numbers.range(1, 5000)} | {input.params[0]}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); not s[true]; i < 0 }", 1000 * 5000 / besidePerStep},
+		"booleans beside integers":   {"deny contains \"a\" if count({x | some i in numbers.range(1, 6000); x := [i, i > 0][ceil(i / 6000 - 0.5)]}) < 0", 500_000},
+		"null in integers":           {"s := {i | some i in numbers.range(1, 5000)} | {input.params[0]}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); not s[null]; i < 0 }", 1000 * 5000 / besidePerStep},
+		"an integer after a boolean": {afterOthers("false"), 60_000},
+		"an integer after null":      {afterOthers("null"), 60_000},
+		"an integer after fractions": {afterOthers("0.5"), 60_000},
+		"an integer after a list":    {afterOthers("[]"), 60_000},
+		"an integer in a literal":    {"s := {false, " + many(5000, "%d,") + "0}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); s[0]; i < 0 }", 1000 * 5000 / nearPerStep},
+		"an integer in lists":        {"s := {[i] | some i in numbers.range(1, 5000)} | {input.params[0]}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); not s[1]; i < 0 }", 70_000},
+		"a text in lists":            {"s := {[\"a\", i] | some i in numbers.range(1, 5000)} | {input.params[0]}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); not s[\"a\"]; i < 0 }", 70_000},
 		"lists with one sum":         {"s contains [i, 1000 - i] if some i in numbers.range(1, 400)\ndeny contains \"a\" if count(s) < 0", 4_000},
 		"lists with sums in turn":    {"s contains [i, 1] if some i in numbers.range(1, 400)\ndeny contains \"a\" if { some i in numbers.range(1, 20); count(s) > 0; s[[i, 2]]; i < 0 }", 800},
 		"a union of lists":           {"s := {[i, 1000 - i] | some i in numbers.range(1, 400)}\ndeny contains \"a\" if { some i in numbers.range(1, 20); count(s | {[i, 1]}) < 0 }", 40_000},

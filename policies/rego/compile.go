@@ -43,7 +43,9 @@ type Module struct {
 	references    []string
 	allReferences bool
 	// integers is how many integers it has, and low are the groups of its texts whose hashes are those of integers; nil for none.
+	// mixed reports that it has a set of integers and of other values that may have their hashes.
 	integers int
+	mixed    bool
 	low      *[]int
 	// parsed makes the module as it was written, for coverage, and plain a form that charges for functions only: traces and coverage
 	// show what the author wrote.
@@ -133,7 +135,7 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 		return parsed
 	})
 	return &Module{
-		references: references, allReferences: allReferences, integers: integersIn(parsed), low: lowLiterals(text),
+		references: references, allReferences: allReferences, integers: integersIn(parsed), mixed: mixedIn(parsed), low: lowLiterals(text),
 		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), fields: fieldsOfInput(parsed), query: query, screen: newScreen(compiler, query),
 		plain: sync.OnceValue(func() *ast.Compiler {
 			again := compile(name, written().Copy(), nil)
@@ -153,6 +155,20 @@ func integersIn(module *ast.Module) int {
 		return false
 	})
 	return count
+}
+
+// mixedIn reports whether a literal set of a module has integers and other constants that can have their hashes.
+func mixedIn(module *ast.Module) bool {
+	mixed := false
+	ast.WalkTerms(module, func(term *ast.Term) bool {
+		if set, ok := term.Value.(ast.Set); ok {
+			kinds := map[keyKind]bool{}
+			set.Foreach(func(element *ast.Term) { kinds[kindOf(element)] = true })
+			mixed = mixed || kinds[ownValue] && (kinds[zeroOrOne] || kinds[sharedInteger] || kinds[sharedSum])
+		}
+		return mixed
+	})
+	return mixed
 }
 
 // builtinTypes are the types of the functions that a module without rules knows.

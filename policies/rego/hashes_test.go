@@ -336,6 +336,41 @@ func TestTextsOfFunctionsTakeMemory(t *testing.T) {
 	}
 }
 
+// TestTextsOfOneCall holds that a function that compares its texts before they are counted can make only so many in an evaluation, because
+// each costs steps. The evaluator compares each with all others if they have one hash, which takes about a nanosecond for a pair.
+func TestTextsOfOneCall(t *testing.T) {
+	const count, perStep = 1000, 20_000 // pairs
+	texts := textsWithHashes(count, controls+"/~&=+%;", sameHash)
+	paths, members := make([]*ast.Term, count), make([]string, count)
+	for i, text := range texts {
+		paths[i], members[i] = ast.StringTerm("/"+text), `"`+text+`":1`
+	}
+	object := "{" + strings.Join(members, ",") + "}"
+	for name, operands := range map[string][]*ast.Term{
+		"json.filter":            {ast.ObjectTerm(), ast.ArrayTerm(paths...)},
+		"json.remove":            {ast.ObjectTerm(), ast.ArrayTerm(paths...)},
+		"json.unmarshal":         {ast.StringTerm(object)},
+		"yaml.unmarshal":         {ast.StringTerm(object)},
+		"urlquery.decode_object": {ast.StringTerm(strings.Join(texts, "&"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBudget(Limits{Steps: math.MaxInt / 2, Bytes: math.MaxInt / 2}, extent{})
+			for next := func() (charge, error) { return guards()[name](operands) }; next != nil; {
+				c, err := next()
+				if err != nil || !b.charge(c) {
+					t.Fatal(err, b.exceeded)
+				}
+				next = c.then
+			}
+			most := defaultSteps * count / b.steps
+			t.Logf("%d texts cost %d steps: at most %d in an evaluation", count, b.steps, most)
+			if pairs := most / 2 * most / defaultSteps; pairs > perStep {
+				t.Errorf("%d texts compare %d pairs in a step, want at most %d", most, pairs, perStep)
+			}
+		})
+	}
+}
+
 // TestGivenTexts holds that functions whose texts are not counted return only texts that are in their arguments.
 func TestGivenTexts(t *testing.T) {
 	arguments := hostile()

@@ -18,8 +18,9 @@ const (
 	mayHave
 	// isPlain is a text, a boolean, null, or an index of a list.
 	isPlain
-	// isInteger is a plain value that may be an integer.
+	// isInteger is a plain value that may be an integer, and isBoolean one that may be a boolean or null.
 	isInteger
+	isBoolean
 	// isDocument is a part of a document: its objects have names as keys, and it has no sets.
 	isDocument
 )
@@ -67,7 +68,7 @@ func (k known) learnEqual(left, right *ast.Term, documents bool) {
 	}
 	switch other := right.Value.(type) {
 	case ast.Var:
-		k.add(v, k[other]&(isPlain|isInteger|isDocument))
+		k.add(v, k[other]&(isPlain|isInteger|isBoolean|isDocument))
 	case ast.Ref:
 		if k.document(other, documents) {
 			k.add(v, isDocument)
@@ -75,6 +76,9 @@ func (k known) learnEqual(left, right *ast.Term, documents bool) {
 	default:
 		if plainKey(right) {
 			k.add(v, isPlain)
+		}
+		if kindOf(right) == zeroOrOne {
+			k.add(v, isBoolean)
 		}
 	}
 }
@@ -123,8 +127,10 @@ func plainResult(name ast.Ref, operands int) trait {
 		result = named.Type
 	}
 	switch result.(type) {
-	case types.String, types.Boolean:
+	case types.String:
 		return isPlain
+	case types.Boolean:
+		return isPlain | isBoolean
 	}
 	if slices.Contains([]string{guardPrefix + "count", guardPrefix + "indexof"}, string(called)) {
 		return isPlain | isInteger

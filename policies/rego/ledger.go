@@ -12,9 +12,14 @@ import (
 // compares it with those that follow without a gap. The hash of a list is the sum of the hashes of its elements, so that many lists can
 // have one hash. The ledger has the values of all sets and objects together, so that no search compares more than it charges.
 //
-// Texts and plain integers are not in it, because their hashes differ: see hashedTexts.
+// Texts and plain integers are not in it, because their hashes differ: see hashedTexts. Booleans and null are not either, because there are
+// three of them. But a search for one of these also compares what it finds from its hash on. So what is in the ledger can make every step
+// cost more: see nearPerStep and displacesIntegers.
 type ledger struct {
 	slots map[int]entry
+	// groups is how many values there are in each group of hashes, and most is the largest number of them.
+	groups map[int]int
+	most   int
 	// total is what comparing a value with all others takes, in bytes.
 	total int
 	// near reports that the hashes of two values are the same or follow each other, so that the charge depends on the order of the searches.
@@ -36,17 +41,25 @@ const fewIntegers = 128
 // What a search compares with plain integers, which are counted only: how many in a step.
 const (
 	integersPerStep = 16 // with another number
-	besidePerStep   = 64 // with a list
+	besidePerStep   = 64 // with a list, a boolean or null
 )
+
+// nearPerStep are so many values of near hashes that each step costs one more, because it can search for a text or an integer among them.
+const nearPerStep = 512
+
+// lastInteger is the last hash of an integer of exactDigits, with those of the values that follow it.
+const lastInteger = 2_000_000_000_000_000
 
 // keyKind is how a value is found by its hash.
 type keyKind uint8
 
 const (
-	// ownHash is a text, a boolean or null.
+	// ownHash is a text.
 	ownHash keyKind = iota
 	// ownValue is an integer whose hash is its value.
 	ownValue
+	// zeroOrOne is a boolean or null, whose hash is that of an integer.
+	zeroOrOne
 	// sharedInteger is a number that may have the hash of another one.
 	sharedInteger
 	// sharedSum is a list, a set or an object.
@@ -60,6 +73,8 @@ func kindOf(key *ast.Term) keyKind {
 			return sharedInteger
 		}
 		return ownValue
+	case ast.Boolean, ast.Null:
+		return zeroOrOne
 	case *ast.Array, ast.Object, ast.Set:
 		return sharedSum
 	}
@@ -87,17 +102,41 @@ func (b *budget) findsSized(key *ast.Term, kind keyKind, takes int) bool {
 	case ownHash:
 		return b.exceeded == ""
 	case ownValue:
-		b.integers++
+		b.countsInteger()
 		return b.findsInteger(key)
+	case zeroOrOne:
+		b.displacesIntegers(key)
+		return b.work(b.besideIntegers(key, kind))
 	case sharedInteger, sharedSum:
 	}
 	if kind == sharedSum && !b.compares(takes) || !b.work(b.besideIntegers(key, kind)) {
 		return false // before it is compared with anything
 	}
 	if b.keys == nil {
-		b.keys = &ledger{slots: map[int]entry{}}
+		b.keys = &ledger{slots: map[int]entry{}, groups: map[int]int{}}
 	}
-	return b.compares(b.keys.search(key, takes))
+	b.displacesIntegers(key)
+	most := b.keys.most
+	within := b.compares(b.keys.search(key, takes))
+	b.step += b.keys.most/nearPerStep - most/nearPerStep
+	return within
+}
+
+// countsInteger notes a plain integer. Among integers, it is found at once. Beside other values, an integer can be far from its hash.
+func (b *budget) countsInteger() {
+	b.integers++
+	if b.mixed && b.integers%nearPerStep == 0 {
+		b.step++
+	}
+}
+
+// displacesIntegers notes a value that is no plain integer, but can have the hash of one: in a set, the integer follows it then, and a step
+// that searches for the integer compares all integers between.
+func (b *budget) displacesIntegers(key *ast.Term) {
+	if hash := key.Hash(); !b.mixed && hash <= lastInteger && hash >= -lastInteger {
+		b.mixed = true
+		b.step += b.integers / nearPerStep
+	}
 }
 
 // findsInteger notes the group of an integer. It reports whether its hash is far from those of texts, or there are few integers beside it.
@@ -133,11 +172,11 @@ func (b *budget) compares(bytes int) bool {
 	return b.work(bytes / comparedPerStep)
 }
 
-// findsPath charges for a search for each part of a path.
+// findsPath charges for a search for each part of a path. Results are found by the hash of a whole path, so that booleans cost nothing.
 func (b *budget) findsPath(path ast.Ref) bool {
 	for _, part := range path {
 		switch v := part.Value.(type) {
-		case ast.String, ast.Var:
+		case ast.String, ast.Var, ast.Boolean, ast.Null:
 		case interface{ CopyNonGround() ast.Ref }: // the values after a part of a path that has none
 			if !b.findsPath(v.CopyNonGround()) {
 				return false
@@ -175,14 +214,13 @@ func (b *budget) besideIntegers(key *ast.Term, kind keyKind) int {
 	if b.integers < fewIntegers {
 		return 0
 	}
-	const most = 2_000_000_000_000_000 // the last integer of exactDigits, and those that follow it
-	if hash := key.Hash(); hash > most || hash < -most {
+	if hash := key.Hash(); hash > lastInteger || hash < -lastInteger {
 		return 0
 	}
-	if kind == sharedSum {
-		return b.integers / besidePerStep
+	if kind == sharedInteger {
+		return b.integers / integersPerStep
 	}
-	return b.integers / integersPerStep
+	return b.integers / besidePerStep
 }
 
 // search returns what comparing a value with all others near its hash takes, in bytes, and adds it.
@@ -206,6 +244,9 @@ func (l *ledger) search(key *ast.Term, takes int) int {
 		_, after := l.slots[hash+1]
 		l.near = l.near || before || after || slot != hash
 		l.slots[slot] = entry{key, takes}
+		group := groupOf(hash)
+		l.groups[group]++
+		l.most = max(l.most, l.groups[group])
 		l.total = min(l.total+takes, tooHeavy)
 	}
 	return total

@@ -224,11 +224,11 @@ func headKeys(rule *ast.Rule) []*ast.Term {
 	return keys
 }
 
-// searchedKeys are the terms that may be large, or may have the hash of others. Integers are counted.
+// searchedKeys are the terms that may be large, or may have the hash of others. Integers, booleans and null are counted.
 func searchedKeys(keys []*ast.Term, seen known) []*ast.Term {
 	var searched []*ast.Term
 	for _, key := range keys {
-		if v, ok := key.Value.(ast.Var); ok && seen.has(v, isPlain) && !seen.has(v, isInteger) || plainKey(key) {
+		if v, ok := key.Value.(ast.Var); ok && seen.has(v, isPlain) && !seen.has(v, isInteger|isBoolean) || plainKey(key) && kindOf(key) != zeroOrOne {
 			continue
 		}
 		searched = append(searched, key)
@@ -268,10 +268,10 @@ func (a *accountant) searches(expr *ast.Expr, seen known) []*ast.Expr {
 		for i, part := range ref {
 			v, isVar := part.Value.(ast.Var)
 			switch {
-			case i == 0 || plainKey(part) || i == first && a.constants[name]:
+			case i == 0 || plainKey(part) && kindOf(part) != zeroOrOne || i == first && a.constants[name]:
 			case isVar && !seen.has(v, hasValue) && seen.has(v, mayHave):
 				all = append(all, a.weighed(nil, 0, part, expr))
-			case isVar && seen.has(v, isPlain) || unbound(part, seen):
+			case isVar && seen.has(v, isPlain) && !seen.has(v, isBoolean) || unbound(part, seen):
 			default:
 				all = append(all, charging(findName, expr.Location, part))
 			}
