@@ -14,7 +14,7 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// Bounds of a module. They are far from what a person writes, and keep compiling it below a second.
+// Bounds of a module. They are far from what a person writes. They do not bound what compiling takes: the checks of Compile do.
 const (
 	MaxModuleBytes = 256 << 10
 	MaxModuleLines = 10_000

@@ -129,7 +129,7 @@ func TestCompileIsBounded(t *testing.T) {
 		"lines":          {head + strings.Repeat("\n", MaxModuleLines), "the module has 10001 lines: at most 10000"},
 		"rules":          {head + "deny contains \"a\"\n" + distinct(MaxRules), "the module has 1001 rules: at most 1000"},
 		"clauses":        {head + "deny contains \"a\"\nx := 1 if input.vm" + strings.Repeat(" else := 2 if input.vm", MaxRules), "the module has 1002 rules: at most 1000"},
-		"brackets":       {head + "x := " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), "max parsing recursion depth exceeded"},
+		"brackets":       {head + "x := " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), "the expression is nested deeper than 100 levels"},
 		"lists":          {head + "x := " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "the expression is nested deeper than 100 levels"},
 		"objects":        {head + "x := " + strings.Repeat("{1: ", 5000) + "1" + strings.Repeat("}", 5000), "the expression is nested deeper than 100 levels"},
 		"sums":           {head + "x := " + strings.Repeat("1 + ", 5000) + "1", "the expression is nested deeper than 100 levels"},
