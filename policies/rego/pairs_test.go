@@ -66,7 +66,7 @@ func TestPairs(t *testing.T) {
 		"sets in a list, one hash":   {"s := [" + repeated(600, "{N, -N}") + "1]", whole},
 		"sets of fractions":          {"s := [" + repeated(600, "{N.5, -N.5}") + "1]", whole},
 		"objects in a list":          {"s := [" + repeated(600, "{N.5: -N}") + "1]", whole},
-		"objects, a key twice":       {"s := [" + repeated(600, "{\"a\": \"N\", \"a\": [N, -N]}") + "1]", whole},
+		"objects, a key twice":       {"s := [" + repeated(600, "{\"a\": \"N\", \"a\": 1}") + "1]", whole},
 		"equal integers":             {"s := {true, " + strings.Repeat("7, ", 3000) + "1}", none},
 		"one fraction often":         {"s := [" + strings.Repeat("0.5, 0.25, 0, 1, ", 5000) + "1]", none},
 		"integers often":             {"s := [" + strings.Repeat("0, 1, ", 20000) + "1]", none},
