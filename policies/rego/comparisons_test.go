@@ -139,7 +139,7 @@ func TestCollisionsAreSteps(t *testing.T) {
 		"a list in a constant":       {"s := {" + many(3000, "%d,") + "-1}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); s[[[i - i, 1], input.params][i - i]] }", 1000 * 3000 / besidePerStep},
 		"a boolean in integers":      {"s := {i | some i in numbers.range(1, 5000)} | {input.params[0]}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); x := i > 0; s[x] }", 1000 * 5000 / besidePerStep},
 		"true in integers":           {"s := {i | some i in numbers.range(1, 5000)} | {input.params[0]}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); not s[true]; i < 0 }", 1000 * 5000 / besidePerStep},
-		"booleans beside integers":   {"deny contains \"a\" if count({x | some i in numbers.range(1, 6000); x := [i, i > 0][ceil(i / 6000 - 0.5)]}) < 0", 500_000},
+		"booleans beside integers":   {"deny contains \"a\" if count({x | some i in numbers.range(1, 6000); x := [i, i > 0][ceil(i / 6000 - 0.5)]}) < 0", 400_000},
 		"null in integers":           {"s := {i | some i in numbers.range(1, 5000)} | {input.params[0]}\ndeny contains \"a\" if { some i in numbers.range(1, 1000); not s[null]; i < 0 }", 1000 * 5000 / besidePerStep},
 		"an integer after a boolean": {afterOthers("false"), 60_000},
 		"an integer after null":      {afterOthers("null"), 60_000},

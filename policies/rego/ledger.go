@@ -41,7 +41,7 @@ const fewIntegers = 128
 // What a search compares with plain integers, which are counted only: how many in a step.
 const (
 	integersPerStep = 16 // with another number
-	besidePerStep   = 64 // with a list, a boolean or null
+	besidePerStep   = 64 // with a list
 )
 
 // nearPerStep are so many values of near hashes that each step costs one more, because it can search for a text or an integer among them.
@@ -106,7 +106,7 @@ func (b *budget) findsSized(key *ast.Term, kind keyKind, takes int) bool {
 		return b.findsInteger(key)
 	case zeroOrOne:
 		b.displacesIntegers(key)
-		return b.work(b.besideIntegers(key, kind))
+		return b.exceeded == ""
 	case sharedInteger, sharedSum:
 	}
 	if kind == sharedSum && !b.compares(takes) || !b.work(b.besideIntegers(key, kind)) {
@@ -130,8 +130,8 @@ func (b *budget) countsInteger() {
 	}
 }
 
-// displacesIntegers notes a value that is no plain integer, but can have the hash of one: in a set, the integer follows it then, and a step
-// that searches for the integer compares all integers between.
+// displacesIntegers notes a value that is no plain integer, but can have the hash of one: a step that searches for it can compare all
+// integers. In a set, the integer follows it then, and so a step that searches for the integer can compare all others.
 func (b *budget) displacesIntegers(key *ast.Term) {
 	if hash := key.Hash(); !b.mixed && hash <= lastInteger && hash >= -lastInteger {
 		b.mixed = true
@@ -217,10 +217,10 @@ func (b *budget) besideIntegers(key *ast.Term, kind keyKind) int {
 	if hash := key.Hash(); hash > lastInteger || hash < -lastInteger {
 		return 0
 	}
-	if kind == sharedInteger {
-		return b.integers / integersPerStep
+	if kind == sharedSum {
+		return b.integers / besidePerStep
 	}
-	return b.integers / besidePerStep
+	return b.integers / integersPerStep
 }
 
 // search returns what comparing a value with all others near its hash takes, in bytes, and adds it.
