@@ -221,7 +221,7 @@ var guards = sync.OnceValue(func() map[string]guard {
 
 // makesTexts reports whether a function may return a text that is in none of its arguments. Only those are counted. json.filter and
 // json.remove also make texts from the parts of paths, which they compare with each other while they run. Their charge bounds the parts, and
-// 11,000 with one hash took 4 µs for each step: see TestTextsOfOneCall.
+// 4,000 with one hash took 3.4 µs for each step: see TestTextsOfOneCall.
 func makesTexts(name string) bool {
 	return !slices.Contains([]string{
 		"object.get", "object.keys", "object.union", "object.union_n", "object.remove", "object.filter", "json.filter", "json.remove",
