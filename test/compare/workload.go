@@ -200,9 +200,9 @@ func reviews() ([]json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	samples, err := corpus.Samples(func(_ *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (*v1.VirtualMachine, *v1.VirtualMachineInstance, error) {
+	samples, err := corpus.Samples(func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (*v1.VirtualMachine, *v1.VirtualMachineInstance, error) {
 		if vmi == nil { // only instances are reviewed
-			return &v1.VirtualMachine{}, nil, nil
+			return vm, nil, nil
 		}
 		verdict, err := pipeline.Complete(effective.Input{VMI: vmi, Facts: platform.Defaults(platform.Settings{})})
 		if err != nil {
