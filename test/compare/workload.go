@@ -201,14 +201,11 @@ func reviews() ([]json.RawMessage, error) {
 		return nil, err
 	}
 	samples, err := corpus.Samples(func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (*v1.VirtualMachine, *v1.VirtualMachineInstance, error) {
-		if vmi == nil { // only instances are reviewed
-			return vm, nil, nil
-		}
-		verdict, err := pipeline.Complete(effective.Input{VMI: vmi, Facts: platform.Defaults(platform.Settings{})})
+		verdict, err := pipeline.Complete(effective.Input{VM: vm, VMI: vmi, Facts: platform.Defaults(platform.Settings{})})
 		if err != nil {
 			return nil, nil, err
 		}
-		return nil, verdict.VMI, nil
+		return verdict.VM, verdict.VMI, nil
 	})
 	if err != nil {
 		return nil, err
