@@ -36,14 +36,14 @@ var volumeImageRule = Rule{
 
 func volumeImage(s *Subject, found *Errors) {
 	if boot := kernelBoot(s); boot != nil && boot.Image != "" { // firmware-kernel-image reports a missing one
-		imageFault(func() *field.Path { return s.Domain().Child("firmware", "kernelBoot", "container", "image") }, boot.Image, found)
+		imageFault(inDomain(s, "firmware", "kernelBoot", "container", "image"), boot.Image, found)
 	}
 	for i := range found.Each(len(s.Spec.Volumes)) {
-		disk, path := s.Spec.Volumes[i].ContainerDisk, func() *field.Path { return volumeAt{s, i}.path("containerDisk", "image") }
+		disk, at := s.Spec.Volumes[i].ContainerDisk, func() *field.Path { return volumeAt{s, i}.path("containerDisk", "image") }
 		if disk != nil && disk.Image == "" {
-			found.Add(field.Required(path(), "the container disk has no image"))
+			found.Add(field.Required(at(), "the container disk has no image"))
 		} else if disk != nil {
-			imageFault(path, disk.Image, found)
+			imageFault(at, disk.Image, found)
 		}
 	}
 }
@@ -52,13 +52,13 @@ func volumeImage(s *Subject, found *Errors) {
 const maxImage = 1 << 10
 
 // imageFault reads the reference as the kubelet does.
-func imageFault(path func() *field.Path, image string, found *Errors) {
+func imageFault(at place, image string, found *Errors) {
 	if len(image) <= maxImage {
 		if _, err := reference.ParseNormalizedNamed(image); err == nil {
 			return
 		}
 	}
-	found.Add(field.Invalid(path(), shortened(image), "is not a reference of an image, such as registry.example/disks/fedora:42"))
+	found.Add(field.Invalid(at(), shortened(image), "is not a reference of an image, such as registry.example/disks/fedora:42"))
 }
 
 var volumeClaimNameRule = Rule{

@@ -35,7 +35,7 @@ var fixedValuesRule = Rule{
 
 func fixedValues(s *Subject, found *Errors) {
 	if boot := kernelBoot(s); boot != nil {
-		oneOf(func() *field.Path { return s.Domain().Child("firmware", "kernelBoot", "container", "imagePullPolicy") }, boot.ImagePullPolicy, pullPolicies, found)
+		oneOf(inDomain(s, "firmware", "kernelBoot", "container", "imagePullPolicy"), boot.ImagePullPolicy, pullPolicies, found)
 	}
 	for i := range found.Each(len(s.Spec.Volumes)) {
 		if disk := s.Spec.Volumes[i].ContainerDisk; disk != nil {
@@ -44,7 +44,7 @@ func fixedValues(s *Subject, found *Errors) {
 	}
 	for i := range found.Each(len(s.Spec.Tolerations)) {
 		t := &s.Spec.Tolerations[i]
-		at := func(name string) func() *field.Path {
+		at := func(name string) place {
 			return func() *field.Path { return s.Path.Child("tolerations").Index(i).Child(name) }
 		}
 		if t.Operator != k8sv1.TolerationOpLt && t.Operator != k8sv1.TolerationOpGt { // the release of KubeVirt decides on these
@@ -58,7 +58,7 @@ func fixedValues(s *Subject, found *Errors) {
 	}, found)
 	visitProbes(s, func(path *field.Path, probe *v1.Probe) {
 		if probe.HTTPGet != nil {
-			oneOf(func() *field.Path { return path.Child("httpGet", "scheme") }, probe.HTTPGet.Scheme, uriSchemes, found)
+			oneOf(under(path, "httpGet", "scheme"), probe.HTTPGet.Scheme, uriSchemes, found)
 		}
 	})
 }
@@ -110,15 +110,15 @@ func unknown[T ~string](path *field.Path, value T, what string, values []T) *fie
 	return field.Invalid(path, T(shortened(string(value))), what+" is unknown: supported values: "+strings.Join(quoted, ", "))
 }
 
-// oneOf accepts an empty value: it stands for the default. Only a wrong value needs the path.
-func oneOf[T ~string](path func() *field.Path, value T, values []T, found *Errors) {
+// oneOf accepts an empty value: it stands for the default.
+func oneOf[T ~string](at place, value T, values []T, found *Errors) {
 	if value != "" && !slices.Contains(values, value) {
-		found.Add(field.NotSupported(path(), T(shortened(string(value))), values))
+		found.Add(field.NotSupported(at(), T(shortened(string(value))), values))
 	}
 }
 
 func oneOfOptional[T ~string](parent *field.Path, name string, value *T, values []T, found *Errors) {
 	if value != nil {
-		oneOf(func() *field.Path { return parent.Child(name) }, *value, values, found)
+		oneOf(under(parent, name), *value, values, found)
 	}
 }
