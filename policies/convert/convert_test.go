@@ -73,6 +73,12 @@ func printed(t testing.TB, results []convert.Result) string {
 	return strings.Join(all, "---\n")
 }
 
+// inOneLine returns all results as YAML in one line, without the marks of comments, so that a note is found however it is wrapped.
+func inOneLine(t testing.TB, results []convert.Result) string {
+	t.Helper()
+	return strings.Join(strings.Fields(strings.ReplaceAll(printed(t, results), "#", "")), " ")
+}
+
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {

@@ -67,7 +67,7 @@ func TestMeanings(t *testing.T) {
 		{"an exclusion of users", []string{fmt.Sprintf(instances, "admins")}, "excludedGroups", "instances that KubeVirt creates"},
 	} {
 		results := convert.Convert(environment(t), parsedObjects(t, c.objects...), effective.AlwaysSet())
-		text := strings.Join(strings.Fields(strings.ReplaceAll(printed(t, results), "#", "")), " ")
+		text := inOneLine(t, results)
 		if !strings.Contains(text, c.has) || c.lacks != "" && strings.Contains(text, c.lacks) {
 			t.Errorf("%s:\n%s", c.name, printed(t, results))
 		}
@@ -98,7 +98,7 @@ func TestFallible(t *testing.T) {
 	} {
 		r := regoTemplate{Name: "X", Rego: "package x\nviolation[{\"msg\": \"x\"}] { " + body + " }\n"}
 		results := convert.Convert(environment(t), r.objects(t), effective.AlwaysSet())
-		text := strings.Join(strings.Fields(strings.ReplaceAll(printed(t, results), "#", "")), " ")
+		text := inOneLine(t, results)
 		if strings.Contains(text, note) != strings.HasSuffix(want, note) || want == "" && strings.Contains(text, "_if_valid") || !strings.Contains(text, want) {
 			t.Errorf("%s:\n%s", body, printed(t, results))
 		}
