@@ -143,14 +143,30 @@ type guardedFunction struct {
 
 // guard replaces calls of guardedFunctions, also those with an argument for the result.
 func (t *regoTranslation) guard(m *ast.Module) {
+	guarded := guardedFunctions()
 	walkCalls(m, func(terms []*ast.Term) {
 		name := terms[0].String()
-		of, ok := guardedFunctions()[name]
+		of, ok := guarded[name]
 		if !ok || len(terms) <= of.arguments || readsAll(name, terms[1:of.arguments+1]) {
 			return
 		}
 		terms[0] = &ast.Term{Value: ast.Ref{&ast.Term{Value: ast.Var(t.helper(name)), Location: terms[0].Location}}, Location: terms[0].Location}
 	})
+}
+
+// replacesChanged is an error if a module replaces, by "with", a function that has another name or another form in the policy.
+func replacesChanged(m *ast.Module) (err error) {
+	changed := slices.Collect(maps.Keys(guardedFunctions()))
+	for from, to := range renamedFunctions() {
+		changed = append(changed, from, to.String())
+	}
+	ast.WalkWiths(m, func(with *ast.With) bool {
+		if name := with.Target.String(); slices.Contains(changed, name) {
+			err = fmt.Errorf("it replaces the function %s by \"with\", which has no equivalent", name)
+		}
+		return false
+	})
+	return err
 }
 
 // readsAll reports whether a call of one of guardedFunctions has no error: its arguments are literals that it reads.
@@ -194,8 +210,16 @@ const (
 	objectRule    = "review_object"
 )
 
-// reservedRules are names that a converted rule cannot have.
-func reservedRules() []string { return []string{denyRule, "warn", objectRule, "input", "data"} }
+// reservedRules are names that a converted rule cannot have. A rule with the name of a function of OPA, or with its first part, replaces the
+// function in the whole module: in libraries and in guardedFunctions, too.
+func reservedRules() map[string]bool {
+	reserved := map[string]bool{denyRule: true, "warn": true, objectRule: true, "input": true, "data": true}
+	for function := range ast.BuiltinMap {
+		name, _, _ := strings.Cut(function, ".")
+		reserved[name] = true
+	}
+	return reserved
+}
 
 // regoTranslation translates the modules of a template into one.
 type regoTranslation struct {
@@ -377,9 +401,8 @@ func nameOfRule(rule *ast.Rule) string {
 
 // nameAll chooses the names of all rules. Those of libraries begin with the name of their library.
 func (t *regoTranslation) nameAll(modules []*ast.Module) {
-	for _, name := range reservedRules() {
-		t.taken[name] = true
-	}
+	reserved := reservedRules()
+	maps.Copy(t.taken, reserved)
 	for _, m := range modules {
 		ast.WalkVars(m, func(v ast.Var) bool { t.taken[string(v)] = true; return false })
 	}
@@ -393,7 +416,7 @@ func (t *regoTranslation) nameAll(modules []*ast.Module) {
 			switch {
 			case i == 0 && name == violationRule && t.renames:
 				t.names[path] = denyRule
-			case i == 0 && !slices.Contains(reservedRules(), name):
+			case i == 0 && !reserved[name]:
 				t.names[path] = name
 			default:
 				last, _ := m.Package.Path[len(m.Package.Path)-1].Value.(ast.String)
@@ -423,7 +446,7 @@ func (t *regoTranslation) free(name string) string {
 
 // translate changes a module in place.
 func (t *regoTranslation) translate(m *ast.Module, main bool) error {
-	var failed error
+	failed := replacesChanged(m)
 	visit := func(term *ast.Term) bool {
 		ref, ok := term.Value.(ast.Ref)
 		if !ok || failed != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/convert"
@@ -72,15 +73,9 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestErrorsOfRego compares converted templates with OPA, which ignores the errors of functions. A policy has each violation of its original;
-// it has another one only if a note or the length of a text says so.
-func TestErrorsOfRego(t *testing.T) {
-	const (
-		text  = "n := input.review.object.metadata.annotations.n; "
-		cores = "cores := input.review.object.spec.template.spec.domain.cpu.cores; "
-	)
-	annotations := []string{"", "5", "1e100", "1E+200", "0x1p4", "1_000", "9_", "0x10", strings.Repeat("0", 101) + "9", "1e999", "inf", "a", "abc", "(", "a*", "[", "-1"}
-	var requests []map[string]any
+// annotated returns requests for a machine with 3 cores and the annotation n, and what policies read of them.
+func annotated(t testing.TB, annotations []string) (requests []map[string]any, documents []*cel.Documents) {
+	t.Helper()
 	for _, annotation := range annotations {
 		_, object := machine(t, map[string]any{
 			"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": map[string]any{"name": "a", "namespace": "team-a", "annotations": map[string]any{"n": annotation}},
@@ -90,7 +85,18 @@ func TestErrorsOfRego(t *testing.T) {
 			"operation": "CREATE", "namespace": "team-a", "object": object, "userInfo": map[string]any{"username": "alice", "groups": []any{}},
 		})
 	}
-	documents := requestsOf(t, requests)
+	return requests, requestsOf(t, requests)
+}
+
+// TestErrorsOfRego compares converted templates with OPA, which ignores the errors of functions. A policy has each violation of its original;
+// it has another one only if a note or the length of a text says so.
+func TestErrorsOfRego(t *testing.T) {
+	const (
+		text  = "n := input.review.object.metadata.annotations.n; "
+		cores = "cores := input.review.object.spec.template.spec.domain.cpu.cores; "
+	)
+	annotations := []string{"", "5", "1e100", "1E+200", "0x1p4", "1_000", "9_", "0x10", strings.Repeat("0", 101) + "9", "1e999", "inf", "a", "abc", "(", "a*", "[", "-1"}
+	requests, documents := annotated(t, annotations)
 	for _, c := range []struct {
 		name, body, rules string
 		// noted is the function that has a note; empty for the same violations.
@@ -149,6 +155,67 @@ func TestErrorsOfRego(t *testing.T) {
 		}
 		if c.noted != "" && stricter == 0 {
 			t.Errorf("%s: the note says that there are more violations, and there is none", c.name)
+		}
+	}
+}
+
+// TestNamesOfFunctions compares converted templates with OPA. Their rules have the names of functions, and replace these in their own package
+// only.
+func TestNamesOfFunctions(t *testing.T) {
+	const text = "n := input.review.object.metadata.annotations.n; "
+	annotations := []string{"", "5", "x", "abc", "-1"}
+	requests, documents := annotated(t, annotations)
+	for _, c := range []struct{ name, body, rules, library string }{
+		{"to_number", text + "to_number(n) == 7", "to_number(x) = 7 { true }", ""},
+		{"div", text + "div(n, 1) == 9", "div(a, b) = 9 { true }", ""},
+		{"an operator", text + "count(n) / 1 > 2", "div(a, b) = 9 { true }", ""},
+		{"startswith", text + "startswith(n, \"a\")", "startswith(x, y) { x == \"5\" }", ""},
+		{"a function that Rego v1 does not have", text + "any(n)", "any(n) { n == \"5\" }", ""},
+		{"a function of an older name", text + "re_match(n, 1)", "re_match(n, x) { n == \"5\" }", ""},
+		{"a rule", text + "sprintf == n", "sprintf = \"5\" { true }", ""},
+		{"a variable", text + "to_number := \"5\"; n == to_number", "", ""},
+		{"a part of a guard", text + "substring(n, 0, 1) == \"a\"; floor(1) == 3", "floor(x) = 3 { true }", ""},
+		{"a function of a library", text + "data.lib.l.f(n)", "count(x) = 0 { true }", "package lib.l\nf(x) { count(x) == 3 }"},
+		{"a guard of a library", text + "data.lib.l.f(n)", "to_number(x) = 0 { true }", "package lib.l\nf(x) { to_number(x) == 5 }"},
+		{"the first name of a function", text + "data.lib.l.f(n)", "regex = 1 { true }", "package lib.l\nf(x) { regex.match(\"^x\", x) }"},
+		{"a library and its rule", text + "data.lib.is.string == 5; to_number(n) == 5", "", "package lib.is\nstring = 5 { true }"},
+	} {
+		template := &regoTemplate{Name: "X", Rego: fmt.Sprintf("package x\nviolation[{\"msg\": \"x\"}] { %s }\n%s\n", c.body, c.rules)}
+		if c.library != "" {
+			template.Libs = []string{c.library}
+		}
+		results := convert.Convert(environment(t), template.objects(t), effective.AlwaysSet())
+		if len(results) != 1 || results[0].Policy == nil {
+			t.Fatalf("%s: %s", c.name, printed(t, results))
+		}
+		compiled, problems := policies.Compile(environment(t), results[0].Policy, nil)
+		if compiled == nil {
+			t.Fatalf("%s: %v\n%s", c.name, problems, printed(t, results))
+		}
+		set, original, violated := policies.NewSet("virtward-system", compiled), template.query(t), false
+		for i, request := range requests {
+			want, got := len(original(request)) > 0, len(messagesOf(set, documents[i])) > 0
+			if violated = violated || want; got != want {
+				t.Errorf("%s with %q: Gatekeeper %t, here %t\n%s", c.name, annotations[i], want, got, printed(t, results))
+			}
+		}
+		if !violated {
+			t.Errorf("%s: no request has a violation", c.name)
+		}
+	}
+}
+
+// TestReplacedFunctions leaves templates that replace a function by "with" which has another form in the policy.
+func TestReplacedFunctions(t *testing.T) {
+	for function, converted := range map[string]bool{"to_number": false, "div": false, "re_match": false, "regex.match": false, "startswith": true} {
+		body := "to_number(n) == 5; startswith(n, \"a\") with " + function + " as f"
+		template := &regoTemplate{Name: "X", Rego: "package x\nviolation[{\"msg\": \"x\"}] { n := input.review.object.metadata.name; " + body + " }\nf(x) = 5 { true }\nf2(x, y) { true }\n"}
+		if function != "to_number" {
+			template.Rego = strings.Replace(template.Rego, "as f ", "as f2 ", 1)
+		}
+		text := printed(t, convert.Convert(environment(t), template.objects(t), effective.AlwaysSet()))
+		if left := strings.Contains(text, "it replaces the function "+function+" by \"with\""); left == converted {
+			t.Errorf("%s:\n%s", function, text)
 		}
 	}
 }
