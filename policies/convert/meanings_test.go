@@ -93,6 +93,12 @@ func TestFallible(t *testing.T) {
 		`object.get(input.review.object.metadata, "labels", {}).a == "b"`:                   "",
 		`x := input.parameters.a; x + 1 > 2`:                                                "plus" + note,
 		`startswith(input.review.object.metadata.name, "a")`:                                "",
+		`array.slice(input.parameters.a, 0, input.parameters.b)[0] == "a"`:                  "array.slice" + note,
+		`bits.lsh(1, input.parameters.a) > 2`:                                               "bits.lsh" + note,
+		`bits.lsh(1, 2) > 2`:                                                                "",
+		`time.weekday([input.parameters.a, "UTC"]) == "Monday"`:                             "time.weekday" + note,
+		`uri.parse(input.parameters.a).host == "a"`:                                         "uri.parse" + note,
+		`json.patch(input.parameters.a, input.parameters.b).a == 1`:                         "json.patch" + note,
 		`substring(input.review.object.metadata.name, input.parameters.a, 2) == "a"`:        "substring_if_valid(input.object",
 		`input.review.object.spec.template.spec.domain.cpu.cores % input.parameters.a == 1`: "rem_if_valid(input.object",
 	} {

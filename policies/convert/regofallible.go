@@ -38,16 +38,20 @@ const (
 // its first arguments.
 func fallibleFunctions() map[string][]need {
 	made := map[string][]need{
-		ast.NumbersRange.Name:     {needsLiteral, needsLiteral},
-		ast.NumbersRangeStep.Name: {needsLiteral, needsLiteral, needsLiteral},
-		ast.RegexReplace.Name:     {needsNothing, needsLiteral},
-		ast.GlobMatch.Name:        {needsLiteral, needsLiteral},
-		ast.IndexOf.Name:          {needsNothing, needsLiteral},
-		ast.IndexOfN.Name:         {needsNothing, needsLiteral},
-		ast.FormatInt.Name:        {needsNumber, needsLiteral},
-		ast.Minus.Name:            {needsNumberOrSet, needsNumberOrSet},
-		ast.ObjectGet.Name:        {needsObject},
-		"re_match":                {needsLiteral},
+		ast.NumbersRange.Name:           {needsLiteral, needsLiteral},
+		ast.NumbersRangeStep.Name:       {needsLiteral, needsLiteral, needsLiteral},
+		ast.RegexReplace.Name:           {needsNothing, needsLiteral},
+		ast.GlobMatch.Name:              {needsLiteral, needsLiteral},
+		ast.IndexOf.Name:                {needsNothing, needsLiteral},
+		ast.IndexOfN.Name:               {needsNothing, needsLiteral},
+		ast.FormatInt.Name:              {needsNumber, needsLiteral},
+		ast.Minus.Name:                  {needsNumberOrSet, needsNumberOrSet},
+		ast.ObjectGet.Name:              {needsObject},
+		ast.ArraySlice.Name:             {needsNothing, needsLiteral, needsLiteral},
+		ast.SplitN.Name:                 {needsNothing, needsNothing, needsLiteral},
+		ast.AddDate.Name:                {needsLiteral, needsLiteral, needsLiteral, needsLiteral},
+		"re_match":                      {needsLiteral},
+		ast.JSONMarshalWithOptions.Name: {needsNothing, needsLiteral},
 	}
 	for _, needs := range []struct {
 		of   []need
@@ -56,9 +60,14 @@ func fallibleFunctions() map[string][]need {
 		{[]need{neverSafe}, []*ast.Builtin{
 			ast.UnitsParse, ast.UnitsParseBytes, ast.JSONUnmarshal, ast.YAMLUnmarshal, ast.Base64Decode, ast.Base64UrlDecode, ast.HexDecode,
 			ast.URLQueryDecode, ast.URLQueryDecodeObject, ast.SemVerCompare, ast.ParseNanos, ast.ParseRFC3339Nanos, ast.ParseDurationNanos,
+			ast.JSONPatch, ast.URIParse,
 		}},
 		{[]need{needsLiteral}, []*ast.Builtin{
 			ast.RegexMatch, ast.RegexSplit, ast.RegexFind, ast.RegexFindAllStringSubmatch, ast.RegexTemplateMatch, ast.Sum, ast.Product,
+			ast.BitsNegate, ast.Format, ast.Date, ast.Clock, ast.Weekday,
+		}},
+		{[]need{needsLiteral, needsLiteral}, []*ast.Builtin{
+			ast.BitsAnd, ast.BitsOr, ast.BitsXOr, ast.BitsShiftLeft, ast.BitsShiftRight, ast.Diff,
 		}},
 		{[]need{needsNumber}, []*ast.Builtin{ast.Abs, ast.Ceil, ast.Floor, ast.Round}},
 		{[]need{needsNumber, needsNumber}, []*ast.Builtin{ast.Plus, ast.Multiply}},
@@ -124,6 +133,15 @@ func setRules(modules []*ast.Module) map[string]bool {
 type values struct {
 	assigned map[ast.Var][]*ast.Term
 	sets     map[string]bool
+	// known are the results of meets for variables: each is followed once, although several values of others name it.
+	known map[following]bool
+}
+
+// following is what meets looks for behind a variable.
+type following struct {
+	name  ast.Var
+	need  need
+	steps int
 }
 
 // assignedValues returns the values of variables of a rule that have no other values.
@@ -141,7 +159,7 @@ func assignedValues(rule *ast.Rule, sets map[string]bool) values {
 	for _, argument := range rule.Head.Args {
 		ast.WalkVars(argument, func(name ast.Var) bool { delete(found, name); return false })
 	}
-	return values{found, sets}
+	return values{found, sets, map[following]bool{}}
 }
 
 // safe reports whether arguments meet needs.
@@ -163,8 +181,7 @@ func (v values) meets(n need, argument *ast.Term, steps int) bool {
 		return n == needsNothing
 	}
 	if name, ok := argument.Value.(ast.Var); ok {
-		all := v.assigned[name]
-		return n == needsNothing || len(all) > 0 && !slices.ContainsFunc(all, func(value *ast.Term) bool { return !v.meets(n, value, steps-1) })
+		return n == needsNothing || v.variableMeets(following{name, n, steps})
 	}
 	switch n {
 	case needsNothing:
@@ -174,11 +191,23 @@ func (v values) meets(n need, argument *ast.Term, steps int) bool {
 	case needsNumber:
 		return v.numeric(argument, steps)
 	case needsNumberOrSet:
-		return v.numeric(argument, steps) || v.sets[argument.String()] || isSet(argument)
+		ref, ok := argument.Value.(ast.Ref)
+		return v.numeric(argument, steps) || ok && v.sets[ref.String()] || isSet(argument)
 	case needsObject:
 		return isInputObject(argument)
 	}
 	return false
+}
+
+// variableMeets reports whether all values of a variable meet a need.
+func (v values) variableMeets(f following) bool {
+	meets, ok := v.known[f]
+	if !ok {
+		all := v.assigned[f.name]
+		meets = len(all) > 0 && !slices.ContainsFunc(all, func(value *ast.Term) bool { return !v.meets(f.need, value, f.steps-1) })
+		v.known[f] = meets
+	}
+	return meets
 }
 
 // numeric reports whether a term is a number wherever it has a value.
@@ -221,10 +250,13 @@ func resultOf(call ast.Call) types.Type {
 
 // isInputObject reports whether a term is an object, or a part of the input that is always one.
 func isInputObject(term *ast.Term) bool {
-	switch term.String() {
-	case "input.review", "input.parameters", "input.review.object", "input.review.object.metadata", "input.review.object.spec":
+	switch value := term.Value.(type) {
+	case ast.Object:
 		return true
+	case ast.Ref:
+		return slices.Contains([]string{
+			"input.review", "input.parameters", "input.review.object", "input.review.object.metadata", "input.review.object.spec",
+		}, value.String())
 	}
-	_, ok := term.Value.(ast.Object)
-	return ok
+	return false
 }

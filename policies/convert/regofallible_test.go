@@ -219,3 +219,13 @@ func TestReplacedFunctions(t *testing.T) {
 		}
 	}
 }
+
+// TestManyValues: variables with several values each do not multiply what is followed.
+func TestManyValues(t *testing.T) {
+	body := strings.Repeat("count([1 | v6 := 1; v5 := v6; v4 := v5; v3 := v4; v2 := v3; v1 := v2; v0 := v1; v0 + 1 > 0]) > 0; ", 25)
+	template := &regoTemplate{Name: "X", Rego: "package x\nviolation[{\"msg\": \"x\"}] { " + body + "input.review.object.metadata.name == \"a\" }"}
+	text := printed(t, convert.Convert(environment(t), template.objects(t), effective.AlwaysSet()))
+	if strings.Contains(text, "plus: a value that a function cannot read") {
+		t.Error(text)
+	}
+}
