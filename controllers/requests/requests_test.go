@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -84,6 +85,45 @@ func (f failing) Create(context.Context, client.Object, ...client.CreateOption) 
 
 func (f failing) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	return f.err
+}
+
+// TestDeletions: objects are deleted as they were read. A claim that CDI took for the content of a DataVolume loses its owner, and stays.
+func TestDeletions(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: "n", Name: "a", UID: "1"}
+	adopted := meta
+	adopted.Annotations = map[string]string{"cdi.kubevirt.io/storage.prePopulated": "a"}
+	for name, tc := range map[string]struct {
+		object client.Object
+		want   string
+	}{
+		"a pod":                  {&corev1.Pod{ObjectMeta: adopted}, ""},
+		"a DataVolume":           {&cdiv1beta1.DataVolume{ObjectMeta: meta}, ""},
+		"one with another claim": {&cdiv1beta1.DataVolume{ObjectMeta: adopted}, "Orphan"},
+	} {
+		c := &deleting{Client: fake.NewClientBuilder().Build()}
+		if err := requests.Apply(t.Context(), c, "owner", requests.Step{Verb: requests.Remove, Object: tc.object}); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if c.options.PropagationPolicy != nil {
+			got = string(*c.options.PropagationPolicy)
+		}
+		if got != tc.want || *c.options.Preconditions.UID != tc.object.GetUID() {
+			t.Errorf("%s: %+v", name, c.options)
+		}
+	}
+}
+
+// deleting is a client that notes the options of a deletion.
+type deleting struct {
+	client.Client
+
+	options client.DeleteOptions
+}
+
+func (d *deleting) Delete(_ context.Context, _ client.Object, options ...client.DeleteOption) error {
+	d.options.ApplyOptions(options)
+	return nil
 }
 
 func TestTimes(t *testing.T) {

@@ -51,8 +51,7 @@ func Apply(ctx context.Context, c client.Client, owner string, steps ...Step) er
 		case Update:
 			err = c.Patch(ctx, s.Object, client.MergeFromWithOptions(s.Before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(owner))
 		case Remove:
-			uid := s.Object.GetUID()
-			err = client.IgnoreNotFound(c.Delete(ctx, s.Object, client.Preconditions{UID: &uid}))
+			err = client.IgnoreNotFound(c.Delete(ctx, s.Object, Deletion(s.Object)...))
 		}
 		if err != nil {
 			return &StepError{Step: s, err: err}

@@ -232,8 +232,7 @@ func (b *Backend) remove(ctx context.Context, object client.Object) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	uid := object.GetUID()
-	if err := b.Client.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+	if err := b.Client.Delete(ctx, object, requests.Deletion(object)...); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
 	}
 	return nil

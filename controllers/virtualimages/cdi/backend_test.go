@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/controllers/virtualimages/backend"
@@ -155,8 +156,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestForeignClaim: an image whose claim CDI did not create fails for good, also if a process ends after each call. It gets no DataSource, the
-// claim stays, and the next image with the name is imported.
+// TestForeignClaim: an image whose claim CDI did not create fails for good, also if a process ends after each call. It gets no DataSource, a
+// claim that has content stays, although CDI makes the DataVolume its owner, and the next image with the name is imported.
 func TestForeignClaim(t *testing.T) {
 	sources := backendtest.NewSources(t)
 	for name, test := range map[string]struct {
@@ -182,6 +183,14 @@ func TestForeignClaim(t *testing.T) {
 			if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: image.Namespace, Name: image.Name}, &cdiv1beta1.DataSource{}); !apierrors.IsNotFound(err) {
 				t.Errorf("the image has a DataSource: %v", err)
 			}
+			deletion := &client.DeleteOptions{}
+			inner := s.client
+			s.client = interceptor.NewClient(inner, interceptor.Funcs{
+				Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+					deletion.ApplyOptions(options)
+					return c.Delete(ctx, object, options...)
+				},
+			})
 			b, kill := s.start(t)
 			defer kill()
 			for range 2 {
@@ -189,7 +198,11 @@ func TestForeignClaim(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			s.client = inner
 			must(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+			if policy := deletion.PropagationPolicy; (policy != nil && *policy == metav1.DeletePropagationOrphan) != (test.phase == corev1.ClaimBound) {
+				t.Errorf("the DataVolume is deleted with %+v", deletion)
+			}
 			s.until(t, imageOf(sources, "1c7d8d1f-52a9-4f2e-9a55-0a3d0f6f3f10"), virtualimages.Ready)
 		})
 	}
