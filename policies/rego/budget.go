@@ -117,6 +117,8 @@ type budget struct {
 	keys     *ledger
 	integers int
 	mixed    bool
+	// literals is how many integers the module has in each group of hashes.
+	literals map[int]int
 	// entered are how many members the objects of rules have, and filled are the members that comprehensions have made.
 	entered map[int]int
 	filled  map[int]*filling
@@ -129,10 +131,14 @@ type budget struct {
 // budget is that of an evaluation of a module.
 func (m *Module) budget(limits Limits, documents extent) budget {
 	b := newBudget(limits, documents)
-	b.integers, b.low = m.integers, joinGroups(documents.low, m.low)
-	if m.mixed {
+	b.integers, b.literals, b.low = m.literals.integers, m.literals.groups, joinGroups(documents.low, m.low)
+	b.step += m.literals.near / nearPerStep
+	if m.literals.mixed {
 		b.mixed = true
 		b.step += b.integers / nearPerStep
+	}
+	if b.low != nil {
+		b.textsIn(*b.low)
 	}
 	return b
 }
@@ -184,12 +190,25 @@ func (b *budget) seesTexts(value ast.Value) bool {
 	if near := b.hashed.addAll(value); near != nil {
 		b.nearHashes()
 	}
-	for _, group := range b.hashed.low[low:] {
-		if max(b.hashed.integers[group], b.hashed.integers[group+1]) >= fewIntegers {
+	b.textsIn(b.hashed.low[low:])
+	return b.charge(charge{keeps: times(perText, len(b.hashed.texts)-before)})
+}
+
+// textsIn ends an evaluation that has texts in such groups beside many integers.
+func (b *budget) textsIn(groups []int) {
+	for _, group := range groups {
+		if max(b.integersIn(group), b.integersIn(group+1)) >= fewIntegers {
 			b.nearHashes()
 		}
 	}
-	return b.charge(charge{keeps: times(perText, len(b.hashed.texts)-before)})
+}
+
+// integersIn is how many integers there are in a group, in the module and besides.
+func (b *budget) integersIn(group int) int {
+	if b.hashed == nil {
+		return b.literals[group]
+	}
+	return b.literals[group] + b.hashed.integers[group]
 }
 
 // nearHashes ends an evaluation that has texts whose hashes are too near.

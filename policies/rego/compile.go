@@ -42,10 +42,8 @@ type Module struct {
 	// references are the fields of references that it reads; nil with allReferences.
 	references    []string
 	allReferences bool
-	// integers is how many integers it has, and low are the groups of its texts whose hashes are those of integers; nil for none.
-	// mixed reports that it has a set of integers and of other values that may have their hashes.
-	integers int
-	mixed    bool
+	// literals are the hashes of its constants, and low are the groups of its texts whose hashes are those of integers; nil for none.
+	literals literalHashes
 	low      *[]int
 	// parsed makes the module as it was written, for coverage, and plain a form that charges for functions only: traces and coverage
 	// show what the author wrote.
@@ -135,7 +133,7 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 		return parsed
 	})
 	return &Module{
-		references: references, allReferences: allReferences, integers: integersIn(parsed), mixed: mixedIn(parsed), low: lowLiterals(text),
+		references: references, allReferences: allReferences, literals: literalHashesIn(parsed), low: lowLiterals(text),
 		name: name, compiler: compiler, parsed: written, documents: documentsIn(parsed), fields: fieldsOfInput(parsed), query: query, screen: newScreen(compiler, query),
 		plain: sync.OnceValue(func() *ast.Compiler {
 			again := compile(name, written().Copy(), nil)
@@ -145,30 +143,49 @@ func prepare(name, text string, parsed *ast.Module) (*Module, []diagnostics.Prob
 	}, nil
 }
 
-// integersIn counts the integers of a module whose hashes are their values.
-func integersIn(module *ast.Module) int {
-	count := 0
+// literalHashes is what searches among the literals of a module compare.
+type literalHashes struct {
+	// integers is how many integers the module has whose hashes are their values, and groups is how many of them are in each group of hashes
+	// that may have texts.
+	integers int
+	groups   map[int]int
+	// near is the largest number of other numbers, lists, sets and objects in one group of hashes, in literal sets.
+	near int
+	// mixed reports that a set has integers and other constants that can have their hashes.
+	mixed bool
+}
+
+func literalHashesIn(module *ast.Module) literalHashes {
+	made, others := literalHashes{groups: map[int]int{}}, map[int]int{}
 	ast.WalkTerms(module, func(term *ast.Term) bool {
-		if _, ok := term.Value.(ast.Number); ok && kindOf(term) == ownValue {
-			count++
+		switch v := term.Value.(type) {
+		case ast.Number:
+			made.addInteger(term)
+		case ast.Set:
+			kinds := map[keyKind]bool{}
+			v.Foreach(func(element *ast.Term) {
+				kind := kindOf(element)
+				if kinds[kind] = true; kind >= sharedInteger && element.IsGround() {
+					group := groupOf(element.Hash())
+					others[group]++
+					made.near = max(made.near, others[group])
+				}
+			})
+			made.mixed = made.mixed || kinds[ownValue] && (kinds[zeroOrOne] || kinds[sharedInteger] || kinds[sharedSum])
 		}
 		return false
 	})
-	return count
+	return made
 }
 
-// mixedIn reports whether a literal set of a module has integers and other constants that can have their hashes.
-func mixedIn(module *ast.Module) bool {
-	mixed := false
-	ast.WalkTerms(module, func(term *ast.Term) bool {
-		if set, ok := term.Value.(ast.Set); ok {
-			kinds := map[keyKind]bool{}
-			set.Foreach(func(element *ast.Term) { kinds[kindOf(element)] = true })
-			mixed = mixed || kinds[ownValue] && (kinds[zeroOrOne] || kinds[sharedInteger] || kinds[sharedSum])
-		}
-		return mixed
-	})
-	return mixed
+func (l *literalHashes) addInteger(number *ast.Term) {
+	if kindOf(number) != ownValue {
+		return
+	}
+	l.integers++
+	if besideTexts(number) {
+		l.groups[groupOf(number.Hash())]++
+	}
 }
 
 // builtinTypes are the types of the functions that a module without rules knows.

@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -287,6 +288,16 @@ func TestTextsAmongIntegers(t *testing.T) {
 	literal, _ := json.Marshal(text)
 	before := textsWithHashes(1, controls, func(int) int { return first>>groupBits<<groupBits - 1 })[0]
 	numbers := func(count int) string { return fmt.Sprintf("some i in numbers.range(%d, %d)", first, first+count) }
+	literals := func(count int) string {
+		var set strings.Builder
+		for i := range count {
+			fmt.Fprintf(&set, "%d, ", first+i)
+		}
+		return "{" + set.String() + strconv.Itoa(first) + "}"
+	}
+	search := func(count int, searched string) string {
+		return "[1 | s := " + literals(count) + " | {input.params}; x := " + searched + "; s[x]]"
+	}
 	for name, c := range map[string]struct {
 		body, text string
 		near       bool
@@ -299,6 +310,12 @@ func TestTextsAmongIntegers(t *testing.T) {
 		"with another hash":            {"{x | " + numbers(many) + "; some x in [i, input.params]}", text[1:], false},
 		"of a document, few integers":  {"{x | " + numbers(few) + "; some x in [i, input.params]}", text, false},
 		"of a function, few integers":  {"{x | " + numbers(few) + "; some x in [i, concat(input.params, [\"t\", \"\"])]}", text[1:], false},
+		"of a document, literals":      {search(many, "input.params"), text, true},
+		"before a group of literals":   {search(many, "input.params"), before, true},
+		"of the module, literals":      {search(many, string(literal)), "", true},
+		"of a function, literals":      {search(many, "concat(input.params, [\"t\", \"\"])"), text[1:], true},
+		"few literals":                 {search(few, "input.params"), text, false},
+		"literals and integers":        {"[1 | s := {i | " + numbers(few) + "}; x := (" + literals(few) + " | s)[_]; x == input.params]", text, true},
 		"of a document, other numbers": {"{x | some i in numbers.range(1000, 1300); some x in [i, input.params]}", text, false},
 	} {
 		t.Run(name, func(t *testing.T) {

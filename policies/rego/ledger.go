@@ -141,8 +141,7 @@ func (b *budget) displacesIntegers(key *ast.Term) {
 
 // findsInteger notes the group of an integer. It reports whether its hash is far from those of texts, or there are few integers beside it.
 func (b *budget) findsInteger(key *ast.Term) bool {
-	const digits = 7 // of the least integer outside of the groups that no text is in
-	if number, _ := key.Value.(ast.Number); len(number) < digits {
+	if !besideTexts(key) {
 		return b.exceeded == ""
 	}
 	if b.hashed == nil {
@@ -153,10 +152,17 @@ func (b *budget) findsInteger(key *ast.Term) bool {
 	switch {
 	case integers[group] == 1 && len(integers) > fewTexts:
 		b.charge(charge{keeps: perText})
-	case integers[group] == fewIntegers && (b.textIn(group) || b.textIn(group-1)):
+	case b.integersIn(group) == fewIntegers && (b.textIn(group) || b.textIn(group-1)):
 		b.nearHashes()
 	}
 	return b.exceeded == ""
+}
+
+// besideTexts reports whether a plain integer is so large that its group may have texts.
+func besideTexts(integer *ast.Term) bool {
+	const digits = 7 // of the least integer outside of the groups that no text is in
+	number, _ := integer.Value.(ast.Number)
+	return len(number) >= digits
 }
 
 // textIn reports whether a document, the module or a result of a function has a text whose hash is in a group.
