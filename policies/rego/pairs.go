@@ -42,10 +42,10 @@ func pairs(module string) []diagnostics.Problem {
 type bracket struct {
 	kind byte
 	at   int
-	// elements are those that were read, and composed are those of them that may have the hash of another one.
+	// elements are those that were read, and composed are those of them that are not plain and whose hashes are not known.
 	elements, composed int
 	// tokens are those of the element that is being read, up to its colon, and values are those after it. Shared reports that one of the tokens
-	// has parts, or is a fraction.
+	// has parts, or is a fraction, a boolean or null.
 	tokens, values int
 	shared         bool
 	// value reports that the colon of the element was read, and body that these are expressions.
@@ -68,7 +68,7 @@ func (b *bracket) pairs() int {
 	return times(times(b.composed, b.elements)+2*displaced(b.hashes), b.weight)
 }
 
-// token notes a token of the element that is being read. It has parts, or is a fraction, if it is shared.
+// token notes a token of the element that is being read. It has parts, or is a fraction, a boolean or null, if it is shared.
 func (b *bracket) token(c literalValue, shared bool) {
 	b.whole.add(c)
 	if b.value {
@@ -149,7 +149,7 @@ type bracketReader struct {
 	closed bracket
 	// minus and dot report that they were read after the last other token.
 	minus, dot bool
-	// constants are the numbers, lists and objects of the module.
+	// constants are the numbers, lists, sets and objects of the module.
 	constants []literalValue
 }
 
