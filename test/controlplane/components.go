@@ -31,6 +31,7 @@ const apiServerStopTimeout = 5 * time.Second
 // controllers are the controllers of kube-controller-manager that a cluster without nodes needs.
 var controllers = []string{
 	"garbage-collector-controller",
+	"persistentvolumeclaim-protection-controller",
 	"namespace-controller",
 	"serviceaccount-controller",
 	"root-ca-certificate-publisher-controller",

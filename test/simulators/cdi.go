@@ -267,7 +267,11 @@ func (r *dataVolumeReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 		return ctrl.Result{}, err
 	case failure != nil:
 		volume.Status.Phase = cdiv1beta1.Pending
-		setDataVolumeCondition(volume, cdiv1beta1.DataVolumeBound, corev1.ConditionFalse, "ErrExceededQuota", failure.Error())
+		reason := "ErrExceededQuota"
+		if errors.Is(failure, errClaimOfOthers) {
+			reason = "ErrResourceExists"
+		}
+		setDataVolumeCondition(volume, cdiv1beta1.DataVolumeBound, corev1.ConditionFalse, reason, failure.Error())
 	case verdict.Failure != "":
 		volume.Status.Phase, again = cdiv1beta1.Failed, ctrl.Result{}
 		setDataVolumeCondition(volume, cdiv1beta1.DataVolumeRunning, corev1.ConditionFalse, "Error", verdict.Failure)
@@ -300,6 +304,9 @@ func (r *dataVolumeReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	return again, client.IgnoreNotFound(r.client.Status().Patch(ctx, volume, client.MergeFrom(base)))
 }
 
+// errClaimOfOthers makes a DataVolume wait, as in CDI: until the claim of an earlier DataVolume of its name is collected.
+var errClaimOfOthers = errors.New("the PersistentVolumeClaim exists and is not owned by the DataVolume")
+
 // claim makes the PersistentVolumeClaim, which belongs to the DataVolume.
 func (r *dataVolumeReconciler) claim(ctx context.Context, volume *cdiv1beta1.DataVolume) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{
@@ -324,6 +331,9 @@ func (r *dataVolumeReconciler) claim(ctx context.Context, volume *cdiv1beta1.Dat
 	err := r.client.Create(ctx, claim)
 	if apierrors.IsAlreadyExists(err) {
 		err = r.client.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		if err == nil && !metav1.IsControlledBy(claim, volume) {
+			err = errClaimOfOthers
+		}
 	}
 	return claim, err
 }
