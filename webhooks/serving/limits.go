@@ -128,8 +128,9 @@ func ExportBound() memory.Bound {
 const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 10 * time.Second
-	// idleTimeout closes a connection without requests. The API server keeps connections for 90 seconds.
-	idleTimeout = 90 * time.Second
+	// idleTimeout closes a connection without requests. It is longer than the 90 seconds of the API server, which thus closes
+	// them itself: a request that is sent while the server closes is a failed call.
+	idleTimeout = 100 * time.Second
 	// settleTime is how long a connection without a request stays open, so that its last response reaches the client.
 	settleTime = 100 * time.Millisecond
 	// placeTimeout is how long a request waits for a place among the connections.

@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/virtward/virtward/test/await"
 )
@@ -487,5 +488,13 @@ func TestDrain(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// The API server's transport closes an idle connection before the server does.
+func TestIdleTimeout(t *testing.T) {
+	client := utilnet.SetTransportDefaults(&http.Transport{}).IdleConnTimeout
+	if server := newServer(Options{}).IdleTimeout; server < client+5*time.Second {
+		t.Errorf("the server closes idle connections after %s, and the API server after %s", server, client)
 	}
 }
