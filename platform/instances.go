@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tidwall/gjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,12 +40,12 @@ func (o *Objects) Instance(ctx context.Context, namespace, name string) (*v1.Vir
 // as the update after its dry run, does not decode it again, and an outdated spec is never used. The spec is shared: do not
 // change it.
 func (o *Objects) running(evaluated []byte) (*v1.VirtualMachineInstance, error) {
-	found, member := &runningInstance{}, gjson.GetBytes(evaluated, "spec")
-	if !member.IsObject() {
+	found := &runningInstance{}
+	from, to := specOf(evaluated)
+	if from == to || evaluated[from] != '{' {
 		err := decoded(evaluated, found)
 		return found.instance(&v1.VirtualMachineInstanceSpec{}), err
 	}
-	from, to := member.Index, member.Index+len(member.Raw)
 	digest := sha256.Sum256(evaluated[from:to])
 	key := "running/" + string(digest[:])
 	cached, _ := o.cache.get(key)
@@ -68,6 +67,18 @@ func (o *Objects) running(evaluated []byte) (*v1.VirtualMachineInstance, error) 
 	}
 	o.cache.add(key, spec, typedSize(evaluated[from:to]), immutableTTL)
 	return found.instance(spec), nil
+}
+
+// specOf returns where the spec of an object is; nothing if it has none.
+func specOf(object []byte) (from, to int) {
+	decode.Members(object, 0, func(name []byte, at int) int {
+		end := decode.Skip(object, at)
+		if string(name) == "spec" {
+			from, to = at, end
+		}
+		return end
+	})
+	return from, to
 }
 
 // plainSpec is decoded in one pass. The decoder of its original needs two: it only changes the addresses of name servers.
@@ -159,10 +170,22 @@ type startRevision struct {
 	} `json:"data"`
 }
 
-// buffers hold answers while they are decoded. Decoded objects do not refer to them. Those above maxBuffer are not kept.
-var buffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, 4<<10)) }}
+// answer holds an answer, and what is evaluated of it, while it is decoded. Decoded objects do not refer to it.
+type answer struct {
+	raw       bytes.Buffer
+	evaluated []byte
+}
+
+// answers are used again, but for those above maxBuffer.
+var answers = sync.Pool{New: func() any { return &answer{} }}
 
 const maxBuffer = 32 << 10
+
+func (a *answer) free() {
+	if a.raw.Cap() <= maxBuffer && cap(a.evaluated) <= maxBuffer {
+		answers.Put(a)
+	}
+}
 
 // typed decodes a small object of a Go type, or a part of it.
 func (r *reader) typed(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, of reflect.Type, into any) (size int64, err error) {
@@ -172,29 +195,26 @@ func (r *reader) typed(ctx context.Context, resource schema.GroupVersionResource
 // small reads a small object that will be decoded into a Go type. Its bytes are only valid during the call of use. The error
 // is ErrTooLarge if it exceeds a limit; two objects fit into reserveTyped.
 func (r *reader) small(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, of reflect.Type, use func(evaluated []byte) error) (size int64, err error) {
-	buffer := buffers.Get().(*bytes.Buffer)
-	defer func() {
-		if buffer.Cap() <= maxBuffer {
-			buffers.Put(buffer)
-		}
-	}()
-	buffer.Reset()
-	raw, err := r.rawInto(ctx, r.request(resource, namespace).Name(name), maxSmall, buffer)
+	a := answers.Get().(*answer)
+	defer a.free()
+	a.raw.Reset()
+	raw, err := r.rawInto(ctx, r.request(resource, namespace).Name(name), maxSmall, &a.raw)
 	if err != nil {
 		return 0, err
 	}
-	evaluated, limit := decode.Evaluated(raw, of)
-	if limit != nil || decode.Brackets(evaluated) > maxTypedValues {
+	evaluated, limit := decode.EvaluatedIn(&a.evaluated, raw, of)
+	brackets := decode.Brackets(raw)
+	if limit != nil || brackets > maxTypedValues && decode.Brackets(evaluated) > maxTypedValues {
 		return 0, ErrTooLarge
 	}
-	return typedSize(raw), use(evaluated)
+	return sizeOf(raw, brackets), use(evaluated)
 }
 
 // typedSize is the size of the JSON of an object for the cache. In their Go types, empty objects and lists need more memory
 // than their JSON.
-func typedSize(raw []byte) int64 {
-	return int64(len(raw)) + bytesPerBracket*int64(decode.Brackets(raw))
-}
+func typedSize(raw []byte) int64 { return sizeOf(raw, decode.Brackets(raw)) }
+
+func sizeOf(raw []byte, brackets int) int64 { return int64(len(raw)) + bytesPerBracket*int64(brackets) }
 
 // bytesPerBracket is the bytes of JSON that an object or a list counts for.
 const bytesPerBracket = 24
