@@ -21,6 +21,11 @@ func Parse(data []byte) (*Descriptor, error) {
 	}
 	d := &Descriptor{Version: version(parsed), Producer: producer(parsed), texts: map[string]string{}}
 	r := reader{d}
+	for _, e := range parsed.root.children { // they are behind the elements that refer to them
+		if kind(e) == "Strings" {
+			r.strings(e)
+		}
+	}
 	eulas := r.eulas(parsed.root, nil)
 	for _, e := range parsed.root.children {
 		r.envelope(e, eulas)
@@ -119,7 +124,7 @@ func (r reader) envelope(e *element, eulas []text) {
 	case "NetworkSection":
 		for _, n := range e.children {
 			if n.name == "Network" {
-				r.Networks = append(r.Networks, Network{Name: n.attr("name"), Description: r.said(n.child("Description")).in(r.texts)})
+				r.Networks = append(r.Networks, Network{Name: n.attr("name"), Description: r.words(n.child("Description"))})
 			}
 		}
 	case "DeploymentOptionSection":
@@ -128,9 +133,7 @@ func (r reader) envelope(e *element, eulas []text) {
 		r.system(e, eulas)
 	case "VirtualSystemCollection":
 		r.collection(e, eulas, 0)
-	case "Strings":
-		r.strings(e)
-	case "Info", "EulaSection":
+	case "Info", "EulaSection", "Strings":
 	default:
 		r.unknown(e, &r.problems, &r.unsupported)
 	}
@@ -200,7 +203,7 @@ func (r reader) options(e *element) {
 		if c.attr("default") == "true" || c.attr("default") == "1" {
 			marked = len(r.DeploymentOptions)
 		}
-		r.DeploymentOptions = append(r.DeploymentOptions, DeploymentOption{ID: c.attr("id"), Label: r.said(c.child("Label")).in(r.texts)})
+		r.DeploymentOptions = append(r.DeploymentOptions, DeploymentOption{ID: c.attr("id"), Label: r.words(c.child("Label"))})
 	}
 	if len(r.DeploymentOptions) > 0 {
 		r.DeploymentOptions[max(marked, 0)].Default = true
@@ -240,6 +243,17 @@ func (r reader) said(e *element) text {
 	return text{e.content(), e.attr("msgid")}
 }
 
+// words are the text of an element that can have the id of a message, for a template. Many elements can have the same message, so a long one
+// is cut.
+func (r reader) words(e *element) string {
+	t := r.said(e)
+	message := t.in(r.texts)
+	if len(message) <= maxDescription || message == t.value {
+		return message
+	}
+	return texts.Shorten(message[:min(len(message), 2*maxDescription)], maxDescription)
+}
+
 // in is the text in the messages of a bundle, or the text of the element.
 func (t text) in(messages map[string]string) string {
 	if message := messages[t.id]; t.id != "" && message != "" {
@@ -259,7 +273,11 @@ func (r reader) collection(e *element, eulas []text, depth int) {
 			if depth < MaxDepth {
 				r.collection(c, eulas, depth+1)
 			}
-		case "Info", "Name", "EulaSection", "ProductSection", "AnnotationSection":
+		case "ProductSection":
+			if c.child("Property") != nil {
+				r.problems.Warn(PropertyDropped, c.path(), "the properties of the collection are not imported: only those of the virtual system are")
+			}
+		case "Info", "Name", "EulaSection", "AnnotationSection":
 		default:
 			r.unknown(c, &r.problems, &r.unsupported)
 		}
@@ -271,25 +289,32 @@ func (r reader) eulas(e *element, outer []text) []text {
 	found := slices.Clip(outer)
 	for _, c := range e.children {
 		if kind(c) == "EulaSection" {
-			found = append(found, r.eula(c)...)
+			found = r.eula(found, c)
 		}
 	}
 	return found
 }
 
-func (r reader) eula(e *element) []text {
+// eula appends the license of a section. Each virtual system has a copy of those of the elements around it, so their number is bounded.
+func (r reader) eula(found []text, e *element) []text {
 	license := e.child("License")
-	if license == nil || license.content() == "" && license.attr("msgid") == "" {
-		return nil
+	switch {
+	case license == nil, license.content() == "" && license.attr("msgid") == "":
+		return found
+	case len(found) == MaxEulas:
+		r.problems.Reject(LimitExceeded, e.path(), "a virtual system has more than 100 licenses", "remove licenses")
+		return found
 	}
-	return []text{r.said(license)}
+	return append(found, r.said(license))
 }
 
-// Texts of the licenses of a virtual system, from the messages where they are there.
+// licenses are those of a virtual system, each once, from the messages where they are there.
 func (d *Descriptor) licenses(v *VirtualSystem) []Eula {
 	found := []Eula{}
 	for _, e := range v.Eulas {
-		found = append(found, Eula{e.in(d.texts)})
+		if license := (Eula{e.in(d.texts)}); !slices.Contains(found, license) {
+			found = append(found, license)
+		}
 	}
 	return found
 }
@@ -299,7 +324,7 @@ func (r reader) system(e *element, eulas []text) {
 	if len(r.VirtualSystems) == MaxFiles {
 		return
 	}
-	v := VirtualSystem{ID: e.attr("id"), Name: r.said(e.child("Name")).in(r.texts), Eulas: slices.Clip(eulas), Element: e.path()}
+	v := VirtualSystem{ID: e.attr("id"), Name: r.words(e.child("Name")), Eulas: slices.Clip(eulas), Element: e.path()}
 	hardware := 0
 	for _, c := range e.children {
 		if r.attributesOf(&v, c) {
@@ -317,9 +342,9 @@ func (r reader) system(e *element, eulas []text) {
 		case "ProductSection":
 			r.product(&v, c)
 		case "EulaSection":
-			v.Eulas = append(v.Eulas, r.eula(c)...)
+			v.Eulas = r.eula(v.Eulas, c)
 		case "AnnotationSection":
-			v.Annotation = r.said(c.child("Annotation")).in(r.texts)
+			v.Annotation = r.words(c.child("Annotation"))
 		case templateSection:
 			if v.Template == "" {
 				v.Template = c.value(templateElement)
@@ -395,7 +420,7 @@ func machine(v *VirtualSystem, e *element) {
 func (r reader) os(v *VirtualSystem, e *element) {
 	os := OS{
 		CIMID: e.attr("id"), Version: e.attr("version"), VMwareType: e.attr("osType"), VirtualBoxType: v.OS.VirtualBoxType,
-		Description: r.said(e.child("Description")).in(r.texts),
+		Description: r.words(e.child("Description")),
 	}
 	for _, c := range e.children {
 		switch c.name {
@@ -416,7 +441,7 @@ func (r reader) os(v *VirtualSystem, e *element) {
 
 func (r reader) product(v *VirtualSystem, e *element) {
 	p := Product{
-		Name: r.said(e.child("Product")).in(r.texts), Vendor: r.said(e.child("Vendor")).in(r.texts), Version: e.value("Version", "FullVersion"),
+		Name: r.words(e.child("Product")), Vendor: r.words(e.child("Vendor")), Version: e.value("Version", "FullVersion"),
 		Class: e.attr("class"), Instance: e.attr("instance"),
 	}
 	v.Products = append(v.Products, p)
@@ -444,7 +469,7 @@ func (r reader) property(c *element, p Product) property {
 	found.Property = Property{
 		Key: key, Type: c.attr("type"), UserConfigurable: c.attr("userConfigurable") == "true" || c.attr("userConfigurable") == "1",
 		Password: c.attr("password") == "true" || c.attr("password") == "1", Default: verbatim(c, "value"), Qualifiers: c.attr("qualifiers"),
-		Label: r.said(c.child("Label")).in(r.texts), Description: r.said(c.child("Description")).in(r.texts),
+		Label: r.words(c.child("Label")), Description: r.words(c.child("Description")),
 	}
 	for _, value := range c.children {
 		if value.name != "Value" {
@@ -471,13 +496,13 @@ func verbatim(e *element, name string) string {
 
 // check finds what is wrong with the parts that all virtual systems share.
 func (r reader) check() {
-	files, hrefs := map[string]bool{}, map[string]bool{}
+	files, hrefs := map[string]bool{}, map[string]*File{}
 	for i := range r.Files {
 		f := &r.Files[i]
 		if f.ID != "" && files[f.ID] {
 			r.problems.Reject(InvalidDescriptor, f.Element, "the id "+texts.Shorten(f.ID, maxShown)+" exists twice", "use an id for each File")
 		}
-		files[f.ID], hrefs[f.Href] = true, true
+		files[f.ID] = true
 		if rejection := CheckHref(f.Href, f.Element); rejection != nil {
 			r.problems.Rejections = append(r.problems.Rejections, *rejection)
 		}
@@ -487,6 +512,11 @@ func (r reader) check() {
 		case "gzip":
 		default:
 			r.problems.Reject(UnsupportedFormat, f.Element, "the compression "+texts.Shorten(f.Compression, maxShown)+" is not supported", "use gzip or none")
+		}
+		if first := hrefs[f.Href]; first == nil {
+			hrefs[f.Href] = f
+		} else if first.Compression != f.Compression || first.ChunkSize != f.ChunkSize {
+			r.problems.Reject(InvalidDescriptor, f.Element, "the compression and the chunkSize differ from those of another File with the href "+texts.Shorten(f.Href, maxShown), "refer to a file once")
 		}
 	}
 	disks := map[string]bool{}
@@ -499,7 +529,7 @@ func (r reader) check() {
 			r.problems.Reject(InvalidDescriptor, d.Element, "the id "+texts.Shorten(d.ID, maxShown)+" exists twice", "use an id for each Disk")
 		}
 		disks[d.ID] = true
-		if d.FileRef != "" && !files[d.FileRef] && !hrefs[d.FileRef] {
+		if d.FileRef != "" && !files[d.FileRef] && hrefs[d.FileRef] == nil {
 			r.problems.Reject(InvalidDescriptor, d.Element, "fileRef refers to the File "+texts.Shorten(d.FileRef, maxShown)+", which does not exist", "add the File to References")
 		}
 		if d.ParentRef != "" {

@@ -16,6 +16,7 @@ func rejected() map[string]rejection {
 	for i := range MaxAttributes + 1 {
 		attributes.WriteString(" a" + strconv.Itoa(i) + `="1"`)
 	}
+	long := strings.Repeat("a", MaxAttribute+1)
 	return map[string]rejection{
 		"nothing":                       {"", InvalidXML},
 		"text":                          {"hello", InvalidXML},
@@ -40,5 +41,7 @@ func rejected() map[string]rejection {
 		"too many elements":             {"<Envelope>" + strings.Repeat("<a/>", MaxElements) + "</Envelope>", LimitExceeded},
 		"too many levels":               {"<Envelope>" + strings.Repeat("<a>", MaxDepth) + strings.Repeat("</a>", MaxDepth) + "</Envelope>", LimitExceeded},
 		"too many attributes":           {"<Envelope" + attributes.String() + "/>", LimitExceeded},
+		"a long attribute":              {`<Envelope><ProductSection class="` + long + `"/></Envelope>`, LimitExceeded},
+		"a long namespace":              {`<Envelope xmlns:value="` + long + `"/>`, LimitExceeded},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -22,11 +23,13 @@ const (
 	MaxElements    = 50_000   // elements of a descriptor
 	MaxDepth       = 64       // depth of the elements
 	MaxAttributes  = 256      // attributes of one element
+	MaxAttribute   = 4 << 10  // bytes of an attribute, other than a value of a property or a setting
 	MaxName        = 1 << 10  // bytes of the name of a file
 	MaxFiles       = 1000     // files of a package
 	MaxDisks       = 64       // disks of a virtual system
 	MaxNICs        = 64       // network adapters of a virtual system
 	MaxProperties  = 1000     // properties of a virtual system
+	MaxEulas       = 100      // licenses of a virtual system
 	MaxCPUs        = 1024     // virtual CPUs of a virtual system
 	MaxCapacity    = 64 << 40 // bytes of a disk
 	MaxMemory      = 64 << 40 // bytes of memory
@@ -218,7 +221,7 @@ func (p *parser) start(t xml.StartElement) error {
 	}
 	scope := map[string]bool{}
 	for _, a := range t.Attr {
-		if a.Name.Space == "xmlns" || a.Name.Space == "" && a.Name.Local == "xmlns" {
+		if isNamespace(a) {
 			scope[a.Value] = true
 			p.tree.namespaces[a.Value] = true
 		}
@@ -232,7 +235,16 @@ func (p *parser) start(t xml.StartElement) error {
 	return nil
 }
 
-// attributes copies the attributes of an element that are no declarations of namespaces.
+// isNamespace reports whether an attribute declares a namespace.
+func isNamespace(a xml.Attr) bool {
+	return a.Name.Space == "xmlns" || a.Name.Space == "" && a.Name.Local == "xmlns"
+}
+
+// longAttributes can have more than MaxAttribute bytes. Each is read once. Others are compared, or become a part of many texts: work and
+// memory would grow with the product of their size and the number of elements.
+var longAttributes = []string{"value", "qualifiers"}
+
+// attributes copies the attributes of an element that are no declarations of namespaces. It checks the size of each.
 func (p *parser) attributes(e *element, t xml.StartElement) error {
 	if !p.declared(t.Name.Space) {
 		return p.invalid(fmt.Sprintf("line %s: the prefix %s is not declared", p.line(), t.Name.Space))
@@ -243,7 +255,13 @@ func (p *parser) attributes(e *element, t xml.StartElement) error {
 			return p.invalid(fmt.Sprintf("line %s: the element %s has the attribute %s twice", p.line(), t.Name.Local, a.Name.Local))
 		}
 		seen[a.Name] = true
-		if a.Name.Space == "xmlns" || a.Name.Space == "" && a.Name.Local == "xmlns" {
+		namespace := isNamespace(a)
+		if len(a.Value) > MaxAttribute && (namespace || !slices.Contains(longAttributes, a.Name.Local)) {
+			return &Rejection{
+				LimitExceeded, p.at(), fmt.Sprintf("line %s: the attribute %s of the element %s has more than 4 KiB", p.line(), texts.Shorten(a.Name.Local, maxShown), texts.Shorten(t.Name.Local, maxShown)), "shorten it",
+			}
+		}
+		if namespace {
 			continue
 		}
 		if !p.declared(a.Name.Space) {

@@ -344,13 +344,16 @@ func (in *inspection) note(name string, text []byte) {
 	in.found.Texts[name] = "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// checkFiles finds the files of the descriptor, and reads the message bundles.
+// checkFiles finds the files of the descriptor, and reads the message bundles. Several elements can refer to one file.
 func (in *inspection) checkFiles() error {
+	seen, left := map[string]bool{}, int64(maxBundles)
 	for i := range in.descriptor.Files {
 		f := &in.descriptor.Files[i]
-		if ovf.CheckHref(f.Href, f.Element) != nil {
-			continue // the mapping rejects it
+		bundle := slices.Contains(in.descriptor.Bundles, f.ID)
+		if seen[f.Href] && !bundle || ovf.CheckHref(f.Href, f.Element) != nil {
+			continue // the mapping rejects the reference
 		}
+		seen[f.Href] = true
 		parts, err := in.file(f)
 		switch {
 		case err != nil:
@@ -359,20 +362,34 @@ func (in *inspection) checkFiles() error {
 			in.problems.Reject(ovf.MissingFile, f.Element, "the archive has no file "+strconv.Quote(texts.Shorten(f.Href, 120)), "add the file")
 		case len(parts) == 0:
 			in.problems.Warn(ovf.FileAbsent, f.Element, "the file "+strconv.Quote(texts.Shorten(f.Href, 120))+" is not beside the descriptor: it is not inspected")
-		case slices.Contains(in.descriptor.Bundles, f.ID) && together(parts).Size() <= maxManifest:
-			text, err := content(member{name: f.Href, data: together(parts)}, maxManifest, "message bundle")
-			if err != nil {
+		case bundle:
+			size := together(parts).Size()
+			if size > left {
+				in.problems.Warn(ovf.SectionDropped, f.Element, "the message bundle is not read: all bundles have more than 1 MiB together")
+				continue
+			}
+			left -= size
+			if err := in.readBundle(f, parts); err != nil {
 				return err
 			}
-			for rest := text; len(parts) > 0; parts = parts[1:] {
-				size := parts[0].data.Size()
-				in.note(parts[0].name, rest[:size])
-				rest = rest[size:]
-			}
-			if err := in.descriptor.AddBundle(text); err != nil {
-				in.problems.Warn(ovf.SectionDropped, f.Element, "the message bundle is not read: "+err.Error())
-			}
 		}
+	}
+	return nil
+}
+
+// readBundle reads a message bundle.
+func (in *inspection) readBundle(f *ovf.File, parts []member) error {
+	text, err := content(member{name: f.Href, data: together(parts)}, maxBundles, "message bundle")
+	if err != nil {
+		return err
+	}
+	for rest := text; len(parts) > 0; parts = parts[1:] {
+		size := parts[0].data.Size()
+		in.note(parts[0].name, rest[:size])
+		rest = rest[size:]
+	}
+	if err := in.descriptor.AddBundle(text); err != nil {
+		in.problems.Warn(ovf.SectionDropped, f.Element, "the message bundle is not read: "+err.Error())
 	}
 	return nil
 }
@@ -387,14 +404,15 @@ func (in *inspection) mapImages() error {
 	if first.System == nil {
 		return nil
 	}
-	results := map[string]inspected{}
+	results, seen := map[string]inspected{}, map[string]bool{}
 	reader := images{in.options, maxHashed}
 	for i := range in.descriptor.Files {
 		f := &in.descriptor.Files[i]
 		limit, used := limitOf(first.System, f.Href)
-		if !used || ovf.CheckHref(f.Href, f.Element) != nil {
+		if !used || seen[f.Href] || ovf.CheckHref(f.Href, f.Element) != nil {
 			continue
 		}
+		seen[f.Href] = true
 		parts, err := in.file(f)
 		if err != nil {
 			return err

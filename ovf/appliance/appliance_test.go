@@ -233,6 +233,7 @@ func TestHostilePackages(t *testing.T) {
 		"a file twice":                 {with(good), ovf.DuplicateMember},
 		"a file twice by a folder":     {with(entry{"./a.vmdk", file, 0}), ovf.DuplicateMember},
 		"too many files":               {archive(t, many...), ovf.LimitExceeded},
+		"too many folders":             {archive(t, slices.Repeat([]entry{{"d/", "", tar.TypeDir}}, maxEntries+1)...), ovf.LimitExceeded},
 		"a missing file":               {archive(t, ok), ovf.MissingFile},
 		"a file of another case":       {archive(t, ok, entry{"A.vmdk", file, 0}), ovf.MissingFile},
 		"a percent sign":               {withText("a.vmdk", "%61.vmdk"), ovf.MissingFile},
@@ -399,4 +400,42 @@ func TestDigests(t *testing.T) {
 			t.Errorf("%s: %v, got %v", name, err, got)
 		}
 	}
+}
+
+// TestRepeatedReferences holds that a file is read once however many elements refer to it, and that few bytes of message bundles are kept:
+// small packages would need much work and memory otherwise.
+func TestRepeatedReferences(t *testing.T) {
+	file, _ := disk(t)
+	again, bundles, named := "", "", ""
+	for i := range 500 {
+		again += fmt.Sprintf(`<File ovf:id="g%d" ovf:href="a.vmdk"/><File ovf:id="b%d" ovf:href="b.xml"/>`, i, i)
+		named += fmt.Sprintf(`<Strings ovf:fileRef="b%d"/>`, i)
+	}
+	again = again[:strings.Index(again, `<File ovf:id="g499"`)]
+	bundles = "<Strings>" + strings.Repeat(`<Msg msgid="a">`+strings.Repeat("m", 100)+"</Msg>", 5000) + "</Strings>"
+	text := strings.NewReplacer("</References>", again+"</References>", "</Envelope>", named+"</Envelope>").Replace(descriptor)
+	reads := 0
+	data := archive(t, entry{"quay.ovf", text, 0}, entry{"a.vmdk", file, 0}, entry{"b.xml", bundles, 0})
+	found, err := Inspect("quay.ova", &counted{bytes.NewReader(data), &reads}, Options{})
+	if err != nil || found.Verdict != Importable {
+		t.Fatalf("got %+v, %v", found, err)
+	}
+	if len(found.Files) != 1 || reads > 4*len(data) {
+		t.Errorf("got %d files, and %d bytes were read of %d", len(found.Files), reads, len(data))
+	}
+	if n := len(found.Warnings); n < 400 || found.Warnings[0].Message != "the message bundle is not read: all bundles have more than 1 MiB together" {
+		t.Errorf("got %d warnings, the first is %+v", n, found.Warnings[:1])
+	}
+}
+
+// counted counts the bytes that are read.
+type counted struct {
+	*bytes.Reader
+
+	bytes *int
+}
+
+func (c *counted) ReadAt(into []byte, offset int64) (int, error) {
+	*c.bytes += len(into)
+	return c.Reader.ReadAt(into, offset)
 }

@@ -45,8 +45,11 @@ const (
 // tarBlock is the size of a header of tar in bytes.
 const tarBlock = 512
 
-// maxManifest bounds a manifest, a certificate and a message bundle, in bytes.
-const maxManifest = 1 << 20
+// maxManifest bounds a manifest and a certificate, and maxBundles all message bundles together, in bytes: their messages are kept.
+const maxManifest, maxBundles = 1 << 20, 1 << 20
+
+// maxEntries bounds the entries of an archive, with folders.
+const maxEntries = 2 * ovf.MaxFiles
 
 func rejection(reason ovf.Reason, element, message, remedy string) *ovf.Rejection {
 	return &ovf.Rejection{Reason: reason, Element: texts.Shorten(element, 256), Message: message, Remedy: remedy}
@@ -83,10 +86,10 @@ func (s *source) index(data Data) error {
 	section := io.NewSectionReader(data, 0, data.Size())
 	reader := tar.NewReader(section)
 	seen := map[string]bool{}
-	for first := true; ; first = false {
+	for entries := 0; ; entries++ {
 		header, err := reader.Next()
 		switch {
-		case errors.Is(err, io.EOF) && !first:
+		case errors.Is(err, io.EOF) && entries > 0:
 			return nil
 		case errors.Is(err, io.EOF), errors.Is(err, tar.ErrHeader), err != nil && data.Size() < tarBlock:
 			return rejection(ovf.NotAnArchive, "", "the file is neither a tar archive nor an OVF descriptor, or is damaged", "name an OVA or an OVF")
@@ -94,6 +97,8 @@ func (s *source) index(data Data) error {
 			return rejection(ovf.Truncated, "", "the archive ends in the middle of a file", "download it again")
 		case err != nil:
 			return fmt.Errorf("reading the archive: %w", err)
+		case entries == maxEntries:
+			return tooMany(header)
 		}
 		if r := checkMember(header); r != nil {
 			return r
@@ -118,6 +123,10 @@ func (s *source) index(data Data) error {
 		}
 		s.members = append(s.members, member{name, io.NewSectionReader(data, at, header.Size), at})
 	}
+}
+
+func tooMany(h *tar.Header) *ovf.Rejection {
+	return rejection(ovf.LimitExceeded, h.Name, "the archive has more than 2000 entries", "remove files and folders")
 }
 
 // checkMember rejects what is neither a plain file nor a folder, and names that leave the folder of the package.

@@ -21,7 +21,7 @@ import (
 func Digests(archive io.Reader, files map[string]string) (map[string]string, error) {
 	left, found := maps.Clone(files), map[string]string{}
 	reader := tar.NewReader(archive)
-	for members := 0; len(left) > 0; members++ {
+	for entries := 0; len(left) > 0; entries++ {
 		header, err := reader.Next()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -30,8 +30,8 @@ func Digests(archive io.Reader, files map[string]string) (map[string]string, err
 			return nil, rejection(ovf.NotAnArchive, "", "the archive is damaged", "download it again")
 		case err != nil:
 			return nil, fmt.Errorf("reading the archive: %w", err)
-		case members >= 2*ovf.MaxFiles:
-			return nil, rejection(ovf.LimitExceeded, header.Name, "the archive has too many entries", "remove files")
+		case entries == maxEntries:
+			return nil, tooMany(header)
 		}
 		// A sparse file has as many zeros as its header says, and needs no bytes for them.
 		if found := checkMember(header); found != nil {
