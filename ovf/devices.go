@@ -14,6 +14,8 @@ import (
 const (
 	typeEthernet = 10
 	typeDisk     = 17
+	// typeConnection is that of an EthernetPortItem in OVF 2, beside typeEthernet.
+	typeConnection = 33
 )
 
 // device is a row of the table of devices.
@@ -232,6 +234,9 @@ func (m *mapper) nic(i *Item) {
 	case nic.Model == "virtio" && m.guest.windows:
 		nic.Model = "e1000e" // Windows has no driver for virtio
 	}
+	if nic.Model == busVirtio && !m.guest.linux && !m.guest.windows && !guessed && !strings.Contains(strings.ToLower(nic.Adapter), busVirtio) && m.Producer != ProducerOVirt {
+		m.Warn(Guessed, i.Element, fmt.Sprintf("the network adapter %q becomes virtio: choose another model if the operating system has no driver for it", texts.Shorten(nic.Adapter, maxShown)))
+	}
 	if guessed && nic.Adapter != "" {
 		m.Warn(Guessed, i.Element, fmt.Sprintf("the network adapter %q is not known: the model is %s", texts.Shorten(nic.Adapter, maxShown), nic.Model))
 	}
@@ -439,8 +444,9 @@ func (m *mapper) capacity(disk *Disk, element string, image int64) int64 {
 
 // propertyValue is the default of a property by its key, with or without its class.
 func (m *mapper) propertyValue(key string) string {
+	suffix := "." + key
 	for _, p := range m.Properties {
-		if p.Key == key || strings.HasSuffix(p.Key, "."+key) {
+		if p.Key == key || strings.HasSuffix(p.Key, suffix) {
 			return p.Default
 		}
 	}

@@ -123,6 +123,12 @@ const xenServer = `<?xml version="1.0" encoding="utf-16"?>
   </ovf:VirtualSystem>
 </ovf:Envelope>`
 
+// xenServerUEFI has the settings of XenServer that a guest depends on, each in an element of its own.
+var xenServerUEFI = strings.Replace(xenServer, "</ovf:System>", `</ovf:System>
+      <xenovf:VirtualSystemOtherConfigurationData ovf:required="false" Name="HVM_boot_policy" id="1"><ovf:Info>x</ovf:Info><xenovf:Value>BIOS order</xenovf:Value></xenovf:VirtualSystemOtherConfigurationData>
+      <xenovf:VirtualSystemOtherConfigurationData ovf:required="false" Name="HVM_boot_params" id="2"><ovf:Info>x</ovf:Info><xenovf:Value>order=dc;firmware=uefi;</xenovf:Value></xenovf:VirtualSystemOtherConfigurationData>
+      <xenovf:VirtualSystemOtherConfigurationData ovf:required="false" Name="platform" id="3"><ovf:Info>x</ovf:Info><xenovf:Value>nx=true;cores-per-socket=2;secureboot=true;device-model=qemu-upstream-uefi</xenovf:Value></xenovf:VirtualSystemOtherConfigurationData>`, 1)
+
 const powerVC = `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
 <ns0:Envelope xmlns:ns0="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData" xmlns:ns3="ibmpvc">
   <ns0:References><ns0:File href="loom.img" id="file1" size="1"/></ns0:References>

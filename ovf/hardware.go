@@ -22,6 +22,8 @@ func (r reader) hardware(v *VirtualSystem, e *element) {
 			v.Items = append(v.Items, r.item(c))
 		case "Config", "ExtraConfig":
 			setting(v, c)
+		case "VirtualSystemOtherConfigurationData":
+			xenSetting(v, c)
 		case "System":
 			if kind := strings.ToLower(c.value("VirtualSystemType")); v.Architecture == "" && strings.Contains(kind, "ppc64") {
 				v.Architecture = architecturePOWER
@@ -93,7 +95,7 @@ func (r reader) item(e *element) Item {
 		Configurations: strings.Fields(e.attr("configuration")), Bound: e.attr("bound"), Optional: e.optional(), Element: e.path(),
 	}
 	i.Type, _ = strconv.Atoi(e.value("ResourceType"))
-	if e.name == "EthernetPortItem" && i.Type == 0 {
+	if e.name == "EthernetPortItem" && (i.Type == 0 || i.Type == typeConnection) {
 		i.Type = typeEthernet
 	}
 	if e.name == "StorageItem" && i.Type == 0 {

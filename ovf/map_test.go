@@ -91,7 +91,7 @@ func TestDescriptors(t *testing.T) {
 	const product = `<ProductSection ovf:class="harbour" ovf:instance="1"><Info/><Property ovf:key="lamp" ovf:type="string" ovf:userConfigurable="true" ovf:value="on"/></ProductSection><VirtualHardwareSection>`
 	const noValue = `<ProductSection><Property ovf:key="a:b.c" ovf:type="password" ovf:password="true" ovf:userConfigurable="true" ovf:value="secret"/></ProductSection><VirtualHardwareSection>`
 	options := `<DeploymentOptionSection><Configuration ovf:id="s"><Label>S</Label></Configuration><Configuration ovf:id="l" ovf:default="true"><Label>L</Label></Configuration></DeploymentOptionSection><VirtualSystem ovf:id="tide">`
-	lone := strings.NewReplacer("ubuntu", "legacy", "scsi/virtio", "scsi/sata", "DeviceDropped", "Guessed DeviceDropped").Replace(tide)
+	lone := strings.NewReplacer("ubuntu", "legacy", "scsi/virtio", "scsi/sata", "DeviceDropped", "Guessed Guessed DeviceDropped").Replace(tide) // of the preference and of the network adapter
 	for name, c := range map[string]struct {
 		text    string
 		changes []string
@@ -118,7 +118,7 @@ func TestDescriptors(t *testing.T) {
 		"other Linux":                            {vmware, []string{"ubuntu64Guest", "other5xLinux64Guest"}, Options{}, strings.Replace(tide, "ubuntu", "linux", 1)},
 		"an unknown system":                      {vmware, []string{"ubuntu64Guest", "otherGuest", `ovf:id="101"`, `ovf:id="1"`, "Ubuntu Linux (64-bit)", "x"}, Options{}, lone},
 		"ESXi":                                   {vmware, []string{"ubuntu64Guest", "vmkernel8Guest", `ovf:id="101"`, `ovf:id="104"`, "Ubuntu Linux (64-bit)", "VMware ESXi 8.x"}, Options{}, lone},
-		"FreeBSD with an unknown adapter":        {vmware, []string{"ubuntu64Guest", "freebsd14_64Guest", "VmxNet3", "x"}, Options{}, strings.Replace(strings.Replace(lone, "Shore:virtio", "Shore:e1000", 1), "Guessed", "Guessed Guessed", 1)},
+		"FreeBSD with an unknown adapter":        {vmware, []string{"ubuntu64Guest", "freebsd14_64Guest", "VmxNet3", "x"}, Options{}, strings.Replace(lone, "Shore:virtio", "Shore:e1000", 1)},
 		"Photon OS":                              {vmware, []string{"ubuntu64Guest", "vmwarePhoton64Guest"}, Options{}, strings.Replace(tide, "ubuntu", "linux", 1)},
 		"Windows 8":                              {vmware, []string{"ubuntu64Guest", "windows8_64Guest"}, Options{}, "2x2 2048Mi bios windows.10 [tide-disk1.vmdk 20480 scsi/sata 1] [blank 5120 scsi/sata 0] (tools.iso) Shore:e1000e Guessed DeviceDropped"},
 		"Windows 8 by its CIM id":                {vmware, []string{` vmw:osType="ubuntu64Guest"`, "", `ovf:id="101"`, `ovf:id="114"`}, Options{}, "2x2 2048Mi bios windows.10 [tide-disk1.vmdk 20480 scsi/sata 1] [blank 5120 scsi/sata 0] (tools.iso) Shore:e1000e Guessed DeviceDropped"},
@@ -177,19 +177,32 @@ func TestDescriptors(t *testing.T) {
 		"an OVA of oVirt":                        {oVirtOVA, nil, Options{}, cellar},
 		"an OVA of oVirt with Windows 10":        {oVirtOVA, []string{"Windows 2022", "windows_10x64"}, Options{}, strings.Replace(cellar, "windows.2k22", "windows.10", 1)},
 		"an OVA of oVirt without description":    {oVirtOVA, []string{"Windows 2022", ""}, Options{}, strings.Replace(strings.Replace(cellar, "windows.2k22", "legacy", 1), "SectionDropped", "SectionDropped Guessed", 1)},
+		"oVirt with CoreOS":                      {oVirt, []string{"rhel_8x64", "rhcos_x64"}, Options{}, strings.Replace(shale, "rhel.8", "linux.efi", 1)},
 		"an OVA of oVirt for POWER":              {oVirtOVA, []string{`ovirt:id="37"`, `ovirt:id="1006"`, "Windows 2022", "Red Hat Enterprise Linux 7.x"}, Options{}, "2x6 4096Mi efi rhel.7 [33v1 10240 scsi/virtio 1] [33v0 3072 sata/sata 0] net:e1000e SettingDropped SectionDropped DeviceDropped TPMStateLost NVRAMDropped !UnsupportedArchitecture"},
 		"an OVA of oVirt for IBM Z":              {oVirtOVA, []string{`ovirt:id="37"`, `ovirt:id="2003"`, "Windows 2022", "Red Hat Enterprise Linux 9.x", "<BiosType>2", "<BiosType>0"}, Options{}, "2x6 4096Mi bios rhel.9.s390x [33v1 10240 scsi/virtio 1] [33v0 3072 sata/virtio 0] net:e1000e SettingDropped SectionDropped DeviceDropped TPMStateLost NVRAMDropped"},
 		"XenServer, which declares UTF-16":       {xenServer, nil, Options{}, "2x1 4096Mi bios windows.2k12 [mill.vhd 32768 /sata 1] Network 0:e1000e Guessed"},
+		"XenServer with Secure Boot and cores":   {xenServerUEFI, nil, Options{}, "1x2 4096Mi efi-secure windows.2k12 [mill.vhd 32768 /sata 1] Network 0:e1000e Guessed"},
+		"XenServer with a device model of UEFI":  {xenServerUEFI, []string{"firmware=uefi;", "", "secureboot=true", "secureboot=auto"}, Options{}, "1x2 4096Mi efi windows.2k12 [mill.vhd 32768 /sata 1] Network 0:e1000e Guessed"},
+		"XenServer with a vTPM":                  {xenServerUEFI, []string{"secureboot=true", "vtpm=true"}, Options{}, "1x2 4096Mi efi windows.2k12 [mill.vhd 32768 /sata 1] Network 0:e1000e Guessed TPMStateLost"},
+		"XenServer with an unknown firmware":     {xenServerUEFI, []string{"firmware=uefi", "firmware=coreboot", "secureboot=true", "a=b"}, Options{}, "1x2 4096Mi bios windows.2k12 [mill.vhd 32768 /sata 1] Network 0:e1000e Guessed Guessed"},
+		"XenServer with paravirtualization":      {xenServerUEFI, []string{"HVM_boot_params", "PV_args", "secureboot=true", "a=b"}, Options{}, "1x2 4096Mi efi windows.2k12 [mill.vhd 32768 /sata 1] Network 0:e1000e SettingDropped Guessed"},
 		"PowerVC of another architecture":        {powerVC, nil, Options{}, "0Mi bios linux [loom.img 10240 /virtio 1] !UnsupportedArchitecture"},
 		"PowerVC":                                {powerVC, []string{"ppc64le", "x86_64"}, Options{}, "0Mi bios linux [loom.img 10240 /virtio 1]"},
 		"OVF 2":                                  {version2, nil, Options{}, "1x1 1024Mi bios ubuntu [images/root.qcow2 4096 nvme/virtio 1] a:virtio"},
 		"OVF 2 with a memory in bytes":           {version2, []string{"byte*2^30</rasd:AllocationUnits><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:VirtualQuantity>1<", "byte</rasd:AllocationUnits><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:VirtualQuantity>1073741825<"}, Options{}, "1x1 1025Mi bios ubuntu [images/root.qcow2 4096 nvme/virtio 1] a:virtio"},
+		"OVF 2 with an Ethernet connection":      {version2, []string{"<epasd:ResourceType>10<", "<epasd:ResourceType>33<"}, Options{}, "1x1 1024Mi bios ubuntu [images/root.qcow2 4096 nvme/virtio 1] a:virtio"},
 		"OVF 0.9":                                {version09, nil, Options{}, "1x1 256Mi bios linux [old.vmdk 1024 scsi/virtio 1] bridged:pcnet"},
 		"OVF 0.9 with a license":                 {version09, []string{"<Content ", `<Section xsi:type="ovf:EulaSection_Type"><Info>x</Info><License>Be kind.</License></Section><Content `}, Options{}, "1x1 256Mi bios linux [old.vmdk 1024 scsi/virtio 1] bridged:pcnet needs=acceptEula"},
 		"VirtualCenter 2.5":                      {virtualCenter, nil, Options{}, "1x1 256Mi bios linux [old.vmdk 1024 scsi/virtio 1] bridged:pcnet"},
 		"several virtual systems":                {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystem ovf:id="other"/><VirtualSystem ovf:id="tide">`}, Options{}, "!SeveralVirtualSystems"},
 		"a virtual system of several":            {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystem ovf:id="other"/><VirtualSystem ovf:id="tide">`}, Options{VirtualSystem: "tide"}, tide},
 		"a virtual system in a collection":       {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystemCollection ovf:id="c"><Info/><EulaSection><License>x</License></EulaSection><VirtualSystem ovf:id="tide">`, `</VirtualSystem>`, `</VirtualSystem></VirtualSystemCollection>`}, Options{}, strings.Replace(tide, "DeviceDropped", "needs=acceptEula DeviceDropped", 1)},
+		"properties of a collection":             {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystemCollection ovf:id="c"><Info/><ProductSection><Property ovf:key="ntp" ovf:userConfigurable="true"/></ProductSection><VirtualSystem ovf:id="tide">`, `</VirtualSystem>`, `</VirtualSystem></VirtualSystemCollection>`}, Options{}, strings.Replace(tide, "DeviceDropped", "PropertyDropped DeviceDropped", 1)},
+		"too many licenses":                      {vmware, []string{"<VirtualHardwareSection>", strings.Repeat("<EulaSection><License>x</License></EulaSection>", MaxEulas+1) + "<VirtualHardwareSection>"}, Options{}, strings.Replace(tide, "DeviceDropped", "needs=acceptEula DeviceDropped", 1) + " !LimitExceeded"},
+		"a File twice with two compressions":     {vmware, []string{`<File ovf:href="tools.iso"`, `<File ovf:href="tide-disk1.vmdk" ovf:id="file3" ovf:compression="gzip"/><File ovf:href="tools.iso"`}, Options{}, tide + " !InvalidDescriptor"},
+		"Solaris by its description":             {vmware, []string{` vmw:osType="ubuntu64Guest"`, "", `ovf:id="101"`, `ovf:id="30"`, "Ubuntu Linux (64-bit)", "Oracle Solaris 11 (64-bit)"}, Options{}, lone},
+		"RHEL by its CIM id and description":     {vmware, []string{` vmw:osType="ubuntu64Guest"`, "", `ovf:id="101"`, `ovf:id="80"`, "Ubuntu Linux (64-bit)", "Red Hat Enterprise Linux 9 (64-bit)"}, Options{}, strings.Replace(tide, "ubuntu", "rhel.9", 1)},
+		"FusionOS":                               {vmware, []string{"ubuntu64Guest", "fusionos_64Guest"}, Options{}, strings.Replace(tide, "ubuntu", "linux", 1)},
 		"an empty collection":                    {"<Envelope><VirtualSystemCollection id='c'/></Envelope>", nil, Options{}, "!NoVirtualSystem"},
 		"a required section":                     {vmware, []string{"<VirtualHardwareSection>", "<vmw:Own>x</vmw:Own><VirtualHardwareSection>"}, Options{}, tide + " !UnsupportedRequired"},
 		"a required device":                      {vmware, []string{hardware, item("<rasd:InstanceID>11</rasd:InstanceID><rasd:ResourceType>7</rasd:ResourceType>")}, Options{}, tide + " !UnsupportedRequired"},
@@ -502,4 +515,24 @@ func FuzzMap(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestMessages reads texts of messages behind the elements that refer to them, where descriptors have them.
+func TestMessages(t *testing.T) {
+	d := parsed(t, change(t, vmware, []string{
+		"<VirtualHardwareSection>", `<ProductSection><Product ovf:msgid="p"/><Property ovf:key="lamp" ovf:userConfigurable="true" ovf:value="on"><Label ovf:msgid="l">Lamp</Label></Property></ProductSection><VirtualHardwareSection>`,
+		"</Envelope>", `<Strings xml:lang="en-US"><Msg ovf:msgid="p">Tide Table</Msg><Msg ovf:msgid="l">The lamp</Msg></Strings></Envelope>`,
+	}))
+	long := strings.Repeat("ü", maxDescription)
+	m, err := Map(parsed(t, change(t, vmware, []string{
+		"<VirtualHardwareSection>", `<EulaSection><License ovf:msgid="e"/></EulaSection><EulaSection><License ovf:msgid="e">x</License></EulaSection><AnnotationSection><Annotation ovf:msgid="e"/></AnnotationSection><VirtualHardwareSection>`,
+		"</Envelope>", `<Strings><Msg ovf:msgid="e">` + long + `</Msg></Strings></Envelope>`,
+	})), Options{})
+	if err != nil || len(m.Eulas) != 1 || m.Eulas[0].Text != long || len(m.System.annotation) > maxDescription || !strings.HasSuffix(m.System.annotation, "ü…") {
+		t.Errorf("got %d licenses and the annotation %q, %v", len(m.Eulas), m.System.annotation, err)
+	}
+	v := &d.VirtualSystems[0]
+	if v.Products[0].Name != "Tide Table" || v.Properties[0].Label != "The lamp" {
+		t.Errorf("got %+v and %+v", v.Products, v.Properties)
+	}
 }

@@ -54,7 +54,7 @@ var preferenceRows = []preferenceRow{
 var withArchitecture = []string{"rhel.9", "rhel.10", "fedora"}
 
 // linuxTypes are the types of Linux that have no row.
-var linuxTypes = regexp.MustCompile(`linux|^(?:rhel|redhat|centos|vmwarephoton|coreos|mandr|turbolinux|asianux|nld|oes|sjds|gentoo|arch|xandros|crx)`)
+var linuxTypes = regexp.MustCompile(`linux|^(?:rhel|redhat|centos|vmwarephoton|coreos|mandr|turbolinux|asianux|nld|oes|sjds|gentoo|arch|xandros|crx|fusionos|pardus)`)
 
 // cimTypes are the types of ids of CIM_OperatingSystem.
 var cimTypes = map[string]string{
@@ -83,8 +83,9 @@ var described = []struct{ words, kind string }{
 	{`opensuse[^a-z]*tumbleweed`, "opensusetumbleweed"},
 	{`opensuse`, "opensuse"},
 	{`suse|sles`, "sles"},
+	{`solaris`, "solaris"},
 	{`oracle`, "oraclelinux"},
-	{`linux|red ?hat|rhel|centos`, "linux"},
+	{`linux|red ?hat|rhel|centos|rhcos|coreos|photon`, "linux"},
 }
 
 // typeLinux is the type of a Linux that is not known.
@@ -103,21 +104,34 @@ func typeOf(os OS, producer string) string {
 			return typeLinux
 		}
 	}
-	byID := cimTypes[os.CIMID]
+	byID, byText := cimTypes[os.CIMID], describedType(os.Description)
 	if producer == ProducerOVirt && byID != typeLinux {
 		byID = ""
 	}
-	if byID != "" && byID != typeLinux {
-		return byID + versionIn(os)
+	switch version := versionIn(os); {
+	case byID == "redhat" && version == "" && strings.HasPrefix(byText, "rhel"), byID == "centos" && version == "" && strings.HasPrefix(byText, "centos"):
+		return byText // it has the version
+	case byID != "" && byID != typeLinux:
+		return byID + version
+	case byText != "":
+		return byText
 	}
-	text := strings.ReplaceAll(strings.ToLower(os.Description), "_", " ")
+	return byID
+}
+
+// maxDescribed bounds a description that is searched for words, in bytes.
+const maxDescribed = 1 << 10
+
+// describedType is the type of an operating system with a description; empty if it is not known.
+func describedType(description string) string {
+	text := strings.ReplaceAll(strings.ToLower(texts.Shorten(description, maxDescribed)), "_", " ")
 	for _, d := range described {
 		pattern := regexp.MustCompile(d.words)
 		if match := pattern.FindStringSubmatchIndex(text); match != nil {
 			return string(pattern.ExpandString(nil, d.kind, text, match))
 		}
 	}
-	return byID
+	return ""
 }
 
 // versionIn is the first number of the version of a distribution, or nothing.
