@@ -553,6 +553,23 @@ func TestNotExported(t *testing.T) {
 	}
 }
 
+// TestSecretsOfUserData holds which texts of a #cloud-config stay.
+func TestSecretsOfUserData(t *testing.T) {
+	for text, want := range map[string]string{
+		"apt: {proxy: http://a:b@c}\nhostname: h":                                  "hostname: h\n",
+		"apt: {proxy: http://c:3128/a@b}":                                          "apt: {proxy: http://c:3128/a@b}",
+		"landscape: {client: {registration_key: a, tags: b}}":                      "landscape: {client: {tags: b}}\n",
+		"wireguard: {interfaces: [{name: w, content: \"[I]\\n PrivateKey = a\"}]}": "wireguard: {interfaces: [{name: w}]}\n",
+		"runcmd: [date]\nold: &a x\npassword: *a":                                  "",
+	} {
+		data := object{"userData": "#cloud-config\n" + text}
+		(&stripper{}).cloudInit(data, machineAt())
+		if got := strings.TrimPrefix(strings.TrimPrefix(text0(data, "userData"), "#cloud-config\n"), "apt: {}\n"); got != want && got != "\n"+want {
+			t.Errorf("%q: got %q", text, got)
+		}
+	}
+}
+
 // FuzzUserData holds that no text makes the removal of secrets panic, and that a second removal finds nothing.
 func FuzzUserData(f *testing.F) {
 	for _, text := range []string{"#cloud-config\npassword: a\n", "#!/bin/sh", "#cloud-config\n- passwd: &a x\n- *a\n", "#cloud-config\nusers: [{passwd: a}]"} {

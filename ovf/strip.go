@@ -314,9 +314,9 @@ func (s *stripper) cloudInit(data object, at *field.Path) bool {
 func (s *stripper) text(data object, at *field.Path, key, plain string, encode func(string) string) {
 	first, _, _ := strings.Cut(plain, "\n")
 	var document yaml.Node
-	if strings.HasPrefix(key, "userData") && strings.TrimSpace(first) != "#cloud-config" || yaml.Unmarshal([]byte(plain), &document) != nil {
+	if strings.HasPrefix(key, "userData") && strings.TrimSpace(first) != "#cloud-config" || yaml.Unmarshal([]byte(plain), &document) != nil || hasAlias(&document) {
 		delete(data, key)
-		s.removed(at, "it is not a #cloud-config in YAML, so its secrets cannot be found: keep it with the option for user data if it has none")
+		s.removed(at, "it is not a #cloud-config in YAML without aliases, so its secrets cannot be found: keep it with the option for user data if it has none")
 		return
 	}
 	var found []string
@@ -339,9 +339,15 @@ func (s *stripper) text(data object, at *field.Path, key, plain string, encode f
 
 var (
 	// secretName matches names of keys and parameters with a secret as their value.
-	secretName = regexp.MustCompile(`(?i)passw|passphrase|secret|token|private_?-?key|activation_?-?key|api_?-?key|validation_?-?(key|cert)|credential|^ssh_keys$|^chpasswd$`)
-	privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)
+	secretName = regexp.MustCompile(`(?i)passw|passphrase|secret|token|private_?-?key|activation_?-?key|registration_?-?key|api_?-?key|validation_?-?(key|cert)|credential|^ssh_keys$|^chpasswd$`)
+	// secretValue matches values that have a secret: a private key in PEM or of WireGuard, or a URL with a password.
+	secretValue = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY|(?m:^\s*(?:PrivateKey|PresharedKey)\s*=)|[a-z]://[^/\s:@$]+:[^/\s@$]+@`)
 )
+
+// hasAlias reports whether a node has an alias: a secret can have another name where its anchor is.
+func hasAlias(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, hasAlias)
+}
 
 // stripNode removes the secrets of a node of YAML, and appends their paths.
 func stripNode(n *yaml.Node, at string, found *[]string) {
@@ -349,7 +355,7 @@ func stripNode(n *yaml.Node, at string, found *[]string) {
 		switch {
 		case value.Kind == yaml.ScalarNode && (value.Tag == "!!bool" || value.Tag == "!!null"):
 			return false
-		case value.Kind == yaml.ScalarNode && privateKey.MatchString(value.Value):
+		case value.Kind == yaml.ScalarNode && secretValue.MatchString(value.Value):
 			return true
 		case value.Kind == yaml.ScalarNode && refersToParameter(value.Value):
 			return false
