@@ -74,6 +74,7 @@ func (o *Outcome) artifact(of *v1beta1.VirtualMachineTemplateImport, found *Arti
 		return f
 	}
 	o.dropRevisions(below(machine, "spec"))
+	o.warnOfReferences(below(machine, "spec", "template", "spec"))
 	raw, err := json.Marshal(machine)
 	if err != nil {
 		return fault(v1beta1.ReasonNotImportable, "the template cannot be encoded: %s", err)
@@ -189,6 +190,34 @@ func (o *Outcome) dropRevisions(vm object) {
 			delete(named, "revisionName")
 			o.note(warningDropped, kind, "its revision is one of another cluster")
 		}
+	}
+}
+
+// readable are the kinds of volumes whose content the guest reads from the cluster, and what it is.
+var readable = []struct{ kind, content string }{
+	{"secret", "a Secret"}, {"configMap", "a ConfigMap"}, {"serviceAccount", "the token of a service account"}, {"sysprep", "a Secret or a ConfigMap"}, {"hostDisk", "a file of the node"},
+}
+
+// warnOfReferences warns of what a guest reads from the cluster. Who made the artifact chose it, and the content of the guest too.
+func (o *Outcome) warnOfReferences(guest object) {
+	warn := func(element, content string) {
+		o.note(warningForeign, element, "the guest reads "+content+" of this cluster: check it before you create a virtual machine, because the artifact chose both")
+	}
+	for _, v := range objects(guest["volumes"]) {
+		name := texts.Shorten(fmt.Sprint(v["name"]), 100)
+		for _, r := range readable {
+			if v[r.kind] != nil {
+				warn(name, r.content)
+			}
+		}
+		for _, kind := range []string{"cloudInitNoCloud", "cloudInitConfigDrive"} {
+			if data := below(v, kind); data["secretRef"] != nil || data["networkDataSecretRef"] != nil {
+				warn(name, "a Secret")
+			}
+		}
+	}
+	if len(objects(guest["accessCredentials"])) > 0 {
+		warn("accessCredentials", "a Secret")
 	}
 }
 

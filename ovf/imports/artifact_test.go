@@ -68,6 +68,28 @@ func TestEvaluateArtifact(t *testing.T) {
 	}
 }
 
+// TestReferences warns of what the guest of an artifact reads from the cluster that imports it.
+func TestReferences(t *testing.T) {
+	const own = `{"name":"root","dataVolume":{"name":"${NAME}-root"}}`
+	text := strings.Replace(config, own, own+`,{"name":"keys","secret":{"secretName":"login"}},{"name":"account","serviceAccount":{"serviceAccountName":"admin"}},{"name":"node","hostDisk":{"path":"/etc"}},`+
+		`{"name":"user","cloudInitConfigDrive":{"networkDataSecretRef":{"name":"login"}}}`, 1)
+	text = strings.Replace(text, `"template":{"spec":{`, `"template":{"spec":{"accessCredentials":[{"sshPublicKey":{}}],`, 1)
+	o := EvaluateArtifact(sample(func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Storage = &v1beta1.ImportStorage{Class: "here"} }), artifact(t, text, layerOf("root", 1<<20), layerOf("logs", 4096)))
+	if o.Fault != nil {
+		t.Fatal(o.Fault)
+	}
+	var found []string
+	for _, w := range o.Warnings {
+		if element, content, is := strings.Cut(w, ": the guest reads "); is {
+			content, _, _ = strings.Cut(content, " of this cluster")
+			found = append(found, element+" = "+content)
+		}
+	}
+	if got := strings.Join(found, ", "); got != "Foreign: keys = a Secret, Foreign: account = the token of a service account, Foreign: node = a file of the node, Foreign: user = a Secret, Foreign: accessCredentials = a Secret" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // machine is a virtual machine as KubeVirt exports it.
 const machine = `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"db"},"spec":{"runStrategy":"Always","template":{"metadata":{"annotations":{"a":"${B}"}},"spec":{"hostname":"db",` +
 	`"domain":{"firmware":{"uuid":"u","serial":"s","bootloader":{"efi":{}}},"chassis":{"serial":"s"},"devices":{"interfaces":[{"name":"default","macAddress":"02:00:00:00:00:01","masquerade":{}}],` +

@@ -33,9 +33,10 @@ func (o *Outcome) fromMachine(of *v1beta1.VirtualMachineTemplateImport, from *oc
 		if claim == "" {
 			return nil, nil, withoutDisk(v)
 		}
-		name := "${" + nameParameter + "}-" + e.text(v.Name)
+		escaped := e.text(v.Name)
+		name := "${" + nameParameter + "}-" + escaped
 		for _, volume := range objects(below(vm, "template", "spec")["volumes"]) {
-			if volume["name"] == e.text(v.Name) {
+			if volume["name"] == escaped {
 				delete(volume, "persistentVolumeClaim")
 				volume["dataVolume"] = object{"name": name}
 			}
