@@ -162,20 +162,30 @@ func claimVolumes(spec *node) {
 // parameterPattern is a reference to a parameter of a template.
 var parameterPattern = regexp.MustCompile(`\$\{\{?([A-Za-z0-9_]+)\}?\}`)
 
-// defaultsOf returns a function that replaces parameters by their values. The result is empty if one has none.
+// maxArchitecture bounds the architecture of a template with parameters, and the value of each, in bytes: their product would be large otherwise.
+const maxArchitecture = 256
+
+// defaultsOf returns a function that replaces parameters by their values. The result is empty if one has none, and the text itself, which is
+// not valid then, if it or a value is too long.
 func defaultsOf(parameters *node) func(string) string {
 	values := map[string]string{}
 	for _, p := range parameters.elements() {
 		values[p.at("name").text()] = p.at("value").text()
 	}
 	return func(text string) string {
-		known := true
+		if len(text) > maxArchitecture {
+			return text
+		}
+		known, long := true, false
 		replaced := parameterPattern.ReplaceAllStringFunc(text, func(reference string) string {
 			value := values[parameterPattern.FindStringSubmatch(reference)[1]]
-			known = known && value != ""
-			return value
+			known, long = known && value != "", long || len(value) > maxArchitecture
+			return value[:min(len(value), maxArchitecture)]
 		})
-		if !known {
+		switch {
+		case long:
+			return text
+		case !known:
 			return ""
 		}
 		return replaced

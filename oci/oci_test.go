@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -204,16 +205,18 @@ func TestSelect(t *testing.T) {
 
 func TestObjectRejected(t *testing.T) {
 	for name, c := range map[string]struct{ object, says string }{
-		"no JSON":              {`{`, "not valid JSON"},
-		"a field twice":        {strings.Replace(machine, `"name":"db"`, `"name":"db","name":"other"`, 1), "set twice"},
-		"two objects":          {machine + machine, "more than one value"},
-		"another kind":         {strings.Replace(machine, "VirtualMachine", "Pod", 1), "neither a VirtualMachine"},
-		"another group":        {strings.Replace(machine, "kubevirt.io/v1", "evil.example/v1", 1), "neither a VirtualMachine"},
-		"a path as the name":   {strings.Replace(machine, `"name":"db"`, `"name":"../db"`, 1), "config.metadata.name"},
-		"no name":              {strings.Replace(machine, `"name":"db",`, "", 1), "config.metadata.name"},
-		"nested":               {`{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + "}", "nested too deep"},
-		"long":                 {machine + strings.Repeat(" ", oci.MaxConfig), "at most 2097152"},
-		"another architecture": {template(`{"virtualMachine":{"spec":{"template":{"spec":{"architecture":"a b"}}}}}`), "architecture"},
+		"no JSON":                         {`{`, "not valid JSON"},
+		"a field twice":                   {strings.Replace(machine, `"name":"db"`, `"name":"db","name":"other"`, 1), "set twice"},
+		"two objects":                     {machine + machine, "more than one value"},
+		"another kind":                    {strings.Replace(machine, "VirtualMachine", "Pod", 1), "neither a VirtualMachine"},
+		"another group":                   {strings.Replace(machine, "kubevirt.io/v1", "evil.example/v1", 1), "neither a VirtualMachine"},
+		"a path as the name":              {strings.Replace(machine, `"name":"db"`, `"name":"../db"`, 1), "config.metadata.name"},
+		"no name":                         {strings.Replace(machine, `"name":"db",`, "", 1), "config.metadata.name"},
+		"nested":                          {`{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + "}", "nested too deep"},
+		"long":                            {machine + strings.Repeat(" ", oci.MaxConfig), "at most 2097152"},
+		"a long architecture":             {template(`{"parameters":[{"name":"A","value":"arm64"}],"virtualMachine":{"spec":{"template":{"spec":{"architecture":"` + strings.Repeat("${A}", 1<<12) + `"}}}}}`), "architecture"},
+		"a long value of an architecture": {template(`{"parameters":[{"name":"A","value":"` + strings.Repeat("a", 1<<12) + `"}],"virtualMachine":{"spec":{"template":{"spec":{"architecture":"${A}"}}}}}`), "architecture"},
+		"another architecture":            {template(`{"virtualMachine":{"spec":{"template":{"spec":{"architecture":"a b"}}}}}`), "architecture"},
 	} {
 		if _, err := oci.NewObject([]byte(c.object)); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
@@ -221,6 +224,20 @@ func TestObjectRejected(t *testing.T) {
 	}
 	if _, err := oci.ParseObject(oci.VirtualMachineTemplate, []byte(machine)); err == nil || !strings.Contains(err.Error(), "the artifact type says VirtualMachineTemplate") {
 		t.Error(err)
+	}
+}
+
+// TestArchitectureMemory holds that a small object needs little memory: parameters that are repeated are not put in.
+func TestArchitectureMemory(t *testing.T) {
+	object := []byte(template(`{"parameters":[{"name":"A","value":"` + strings.Repeat("a", 1<<14) + `"}],"virtualMachine":{"spec":{"template":{"spec":{"architecture":"` + strings.Repeat("${A}", 1<<14) + `"}}}}}`))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := oci.NewObject(object); err == nil {
+		t.Error("the architecture is valid")
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+		t.Errorf("%d bytes were allocated for an object of %d", n, len(object))
 	}
 }
 
