@@ -112,16 +112,21 @@ func canonical(registry, repository string) string {
 	return registry + "/" + repository
 }
 
-// Of returns who must have signed the artifacts of a repository, by the longest prefix; nil if no signature is required.
+// Of returns who must have signed the artifacts of a repository, by the longest prefix; nil if no signature is required. A prefix without a
+// port is that of all ports of the host: a registry can listen on several, and its users choose one.
 func (r *Requirements) Of(registry, repository string) *Authority {
 	if r == nil {
 		return nil
 	}
-	name := canonical(registry, repository)
+	names := []string{canonical(registry, repository)}
+	if colon := strings.LastIndexByte(registry, ':'); colon > strings.LastIndexByte(registry, ']') {
+		names = append(names, canonical(registry[:colon], repository))
+	}
 	var found *required
 	for i := range r.rules {
 		rule := &r.rules[i]
-		if (name == rule.prefix || strings.HasPrefix(name, rule.prefix+"/")) && (found == nil || len(rule.prefix) > len(found.prefix)) {
+		below := slices.ContainsFunc(names, func(name string) bool { return name == rule.prefix || strings.HasPrefix(name, rule.prefix+"/") })
+		if below && (found == nil || len(rule.prefix) > len(found.prefix)) {
 			found = rule
 		}
 	}
