@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/virtward/virtward/cli/appliances"
 	"github.com/virtward/virtward/cli/artifacts"
@@ -248,6 +250,22 @@ func shown(name string) string {
 	return name
 }
 
+// check rejects flags that make no valid template, and networks that the virtual system does not have.
+func (c *convert) check(system *ovf.System) error {
+	if problems := validation.IsDNS1123Subdomain(c.name); c.name != "" && len(problems) > 0 {
+		return options.Usagef("--name %s: %s", c.name, problems[0])
+	}
+	if problems := validation.IsDNS1123Label(c.namespace); len(problems) > 0 {
+		return options.Usagef("--namespace %s: %s", c.namespace, problems[0])
+	}
+	for _, network := range slices.Sorted(maps.Keys(c.networks)) {
+		if !slices.ContainsFunc(system.NICs, func(n ovf.NIC) bool { return n.Network == network }) {
+			return options.Usagef("--network %s: no network adapter of the virtual system is in this network", network)
+		}
+	}
+	return nil
+}
+
 func (c *convert) run(cmd *cobra.Command, name string) error {
 	found, err := c.read(cmd, name)
 	if err != nil {
@@ -255,6 +273,9 @@ func (c *convert) run(cmd *cobra.Command, name string) error {
 	}
 	name = shown(name)
 	if err := verdict(name, found); err != nil {
+		return err
+	}
+	if err := c.check(found.VirtualSystem); err != nil {
 		return err
 	}
 	named := c.name

@@ -76,4 +76,13 @@ func TestConvert(t *testing.T) {
 	if got := clitest.Call(t, "", "ova", "convert", example); got.Code != clitest.ExitFailed || got.Out != "" || !strings.Contains(got.ErrOut, "networks without a mapping: Sea") {
 		t.Errorf("got %d %s%s", got.Code, got.Out, got.ErrOut)
 	}
+	for flags, want := range map[string]string{
+		"--network Sea=none --network Lake=lab/lake": "--network Lake: no network adapter of the virtual system is in this network",
+		"--network Sea=none --name BAD_N":            "--name BAD_N: a lowercase RFC 1123 subdomain must consist of",
+		"--network Sea=none --namespace a.b":         "--namespace a.b: must not contain dots",
+	} {
+		if got := clitest.Call(t, "", append([]string{"ova", "convert", example}, strings.Fields(flags)...)...); got.Code != clitest.ExitUsage || got.Out != "" || !strings.Contains(got.ErrOut, want) {
+			t.Errorf("%s: got %d %s%s", flags, got.Code, got.Out, got.ErrOut)
+		}
+	}
 }
