@@ -42,6 +42,9 @@ type Disk struct {
 	// Interface is how oVirt connects the disk, such as VirtIO_SCSI; empty for others.
 	Interface string
 	Element   string
+
+	// lun tells that it is a LUN of oVirt.
+	lun bool
 }
 
 // Network is a network of the NetworkSection.

@@ -27,8 +27,30 @@ type Options struct {
 	plain bool
 }
 
-// ErrChoice is the error of an id that does not exist.
+// ErrChoice is the error of an id that does not exist: a *ChoiceError.
 var ErrChoice = errors.New("the descriptor has no such id")
+
+// ChoiceError is the error of an id that does not exist.
+type ChoiceError struct {
+	// What is "virtual system" or "deployment option".
+	What string
+	// ID is the one of the user.
+	ID string
+	// Choices are the ids that exist.
+	Choices Choices
+}
+
+// The values of ChoiceError.What.
+const (
+	WhatVirtualSystem    = "virtual system"
+	WhatDeploymentOption = "deployment option"
+)
+
+// Error implements error.
+func (e *ChoiceError) Error() string { return fmt.Sprintf("%s: %s %q", ErrChoice, e.What, e.ID) }
+
+// Unwrap returns ErrChoice.
+func (e *ChoiceError) Unwrap() error { return ErrChoice }
 
 // Eula is a license.
 type Eula struct {
@@ -153,7 +175,7 @@ type placed struct {
 	boot, address, parent int
 }
 
-// Map maps the chosen virtual system. The error is ErrChoice if a chosen id does not exist. Rejections are in the mapping.
+// Map maps the chosen virtual system. The error is a *ChoiceError if a chosen id does not exist. Rejections are in the mapping.
 func Map(d *Descriptor, options Options) (*Mapping, error) {
 	m := &mapper{Descriptor: d, options: options, parents: map[string]*Item{}, bootItems: map[string]bool{}}
 	m.Problems = Problems{slices.Clone(d.problems.Rejections), slices.Clone(d.problems.Warnings)}
@@ -187,7 +209,7 @@ func (m *mapper) chooseOption() (string, error) {
 		}
 	}
 	if m.options.DeploymentOption != "" {
-		return "", fmt.Errorf("%w: deployment option %q", ErrChoice, m.options.DeploymentOption)
+		return "", &ChoiceError{WhatDeploymentOption, m.options.DeploymentOption, m.Choices}
 	}
 	return chosen, nil
 }
@@ -202,7 +224,7 @@ func (m *mapper) chooseSystem() error {
 	}
 	switch {
 	case m.options.VirtualSystem != "":
-		return fmt.Errorf("%w: virtual system %q", ErrChoice, m.options.VirtualSystem)
+		return &ChoiceError{WhatVirtualSystem, m.options.VirtualSystem, m.Choices}
 	case len(systems) == 0:
 		m.Reject(NoVirtualSystem, "Envelope", "the descriptor has no VirtualSystem", "export the virtual machine again")
 	case len(systems) == 1:
@@ -240,6 +262,7 @@ func (m *mapper) system(option string) {
 		m.device(&m.devices[i])
 	}
 	m.bootOrder()
+	m.unusedDisks()
 	if m.System.TPM {
 		m.Warn(TPMStateLost, v.Element, "the virtual machine gets an empty TPM: keys that are sealed in the old one are lost")
 	}
@@ -249,6 +272,24 @@ func (m *mapper) system(option string) {
 	m.Eulas = m.licenses(v)
 	m.embed()
 	m.needs()
+}
+
+// unusedDisks warns of disks with a file that no device of any virtual system refers to, whatever the deployment option is.
+func (m *mapper) unusedDisks() {
+	used := map[string]bool{}
+	for i := range m.VirtualSystems {
+		items := m.VirtualSystems[i].Items
+		for j := range items {
+			if disk, _, _ := m.medium(&items[j]); disk != nil {
+				used[disk.ID] = true
+			}
+		}
+	}
+	for i := range m.Disks {
+		if d := &m.Disks[i]; !used[d.ID] && d.FileRef != "" && !d.lun {
+			m.Warn(DeviceDropped, d.Element, "no device refers to the disk: it is not imported")
+		}
+	}
 }
 
 // needs lists what the user must give before an import.

@@ -200,6 +200,7 @@ func TestDescriptors(t *testing.T) {
 		"properties of a collection":             {vmware, []string{`<VirtualSystem ovf:id="tide">`, `<VirtualSystemCollection ovf:id="c"><Info/><ProductSection><Property ovf:key="ntp" ovf:userConfigurable="true"/></ProductSection><VirtualSystem ovf:id="tide">`, `</VirtualSystem>`, `</VirtualSystem></VirtualSystemCollection>`}, Options{}, strings.Replace(tide, "DeviceDropped", "PropertyDropped DeviceDropped", 1)},
 		"too many licenses":                      {vmware, []string{"<VirtualHardwareSection>", strings.Repeat("<EulaSection><License>x</License></EulaSection>", MaxEulas+1) + "<VirtualHardwareSection>"}, Options{}, strings.Replace(tide, "DeviceDropped", "needs=acceptEula DeviceDropped", 1) + " !LimitExceeded"},
 		"a File twice with two compressions":     {vmware, []string{`<File ovf:href="tools.iso"`, `<File ovf:href="tide-disk1.vmdk" ovf:id="file3" ovf:compression="gzip"/><File ovf:href="tools.iso"`}, Options{}, tide + " !InvalidDescriptor"},
+		"a disk without a device":                {vmware, []string{"</DiskSection>", `<Disk ovf:capacity="1" ovf:diskId="vmdisk3" ovf:fileRef="file1"/></DiskSection>`}, Options{}, tide + " DeviceDropped"},
 		"Solaris by its description":             {vmware, []string{` vmw:osType="ubuntu64Guest"`, "", `ovf:id="101"`, `ovf:id="30"`, "Ubuntu Linux (64-bit)", "Oracle Solaris 11 (64-bit)"}, Options{}, lone},
 		"RHEL by its CIM id and description":     {vmware, []string{` vmw:osType="ubuntu64Guest"`, "", `ovf:id="101"`, `ovf:id="80"`, "Ubuntu Linux (64-bit)", "Red Hat Enterprise Linux 9 (64-bit)"}, Options{}, strings.Replace(tide, "ubuntu", "rhel.9", 1)},
 		"FusionOS":                               {vmware, []string{"ubuntu64Guest", "fusionos_64Guest"}, Options{}, strings.Replace(tide, "ubuntu", "linux", 1)},
@@ -346,7 +347,9 @@ func TestCharset(t *testing.T) {
 // TestChoices holds that an id which does not exist is an error of the caller.
 func TestChoices(t *testing.T) {
 	for _, options := range []Options{{VirtualSystem: "x"}, {DeploymentOption: "x"}} {
-		if _, err := Map(parsed(t, vmware), options); !errors.Is(err, ErrChoice) {
+		_, err := Map(parsed(t, vmware), options)
+		var unknown *ChoiceError
+		if !errors.Is(err, ErrChoice) || !errors.As(err, &unknown) || unknown.ID != "x" || len(unknown.Choices.VirtualSystems) != 1 || unknown.Choices.VirtualSystems[0].ID != "tide" {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -460,6 +463,14 @@ func TestNetworks(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: got %v, want %q", c.networks, err, c.want)
 		}
+	}
+	m, err := Map(parsed(t, strings.Replace(text, "<rasd:Connection>Sea</rasd:Connection>", "", 1)), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := m.Template(TemplateOptions{Namespace: "shop"})
+	if err != nil || strings.Contains(string(template.Spec.VirtualMachine.Raw), "nic-2") || m.Warnings[len(m.Warnings)-1].Message != "the network adapter is not imported: it names no network" {
+		t.Errorf("an adapter without a network: %v, %v", err, m.Warnings)
 	}
 }
 

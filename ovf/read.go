@@ -183,7 +183,7 @@ func (r reader) disks(e *element) {
 		}
 		if r.Producer == ProducerOVirt {
 			disk.Interface = strings.ToLower(d.attr("disk-interface"))
-			if d.attr("lun_id") != "" {
+			if disk.lun = d.attr("lun_id") != ""; disk.lun {
 				r.problems.Warn(DeviceDropped, d.path(), "the disk is a LUN of the storage of oVirt: it is not imported")
 			}
 		}

@@ -240,6 +240,10 @@ func (b *builder) connect() error {
 		name := fmt.Sprintf("nic-%d", i+1)
 		nic := object{"name": name, "model": n.Model}
 		network := object{"name": name}
+		if target == "" && n.Network == "" { // it has no name to map
+			b.Warn(DeviceDropped, n.element, "the network adapter is not imported: it names no network")
+			continue
+		}
 		switch target {
 		case "":
 			unmapped = append(unmapped, n.Network)

@@ -114,7 +114,7 @@ func TestPushedApplianceEnds(t *testing.T) {
 			reason: v1beta1.ReasonInvalidConfiguration, message: "spec.networkMappings[0].source: ",
 		},
 		"no such option": {
-			change: func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.DeploymentOption = "large" }, reason: v1beta1.ReasonChoiceRequired, message: `deployment option "large"`,
+			change: func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.DeploymentOption = "large" }, reason: v1beta1.ReasonChoiceRequired, message: `spec.deploymentOption: the descriptor has no deployment option "large"`,
 		},
 		"not an archive":   {file: []byte(strings.Repeat("x", 2000)), reason: v1beta1.ReasonNotImportable, message: "NotAnArchive"},
 		"another manifest": {file: ova(t, descriptor, true, true), reason: v1beta1.ReasonVerificationFailed, message: "ManifestMismatch: a.vmdk: "},

@@ -419,7 +419,7 @@ func TestEnds(t *testing.T) {
 	}{
 		"not an archive": {file: []byte(strings.Repeat("x", 2000)), reason: v1beta1.ReasonNotImportable, message: "NotAnArchive"},
 		"a choice":       {file: ova(t, two, false, false), reason: v1beta1.ReasonChoiceRequired, message: "spec.virtualSystem: "},
-		"no such choice": {file: good, change: func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.VirtualSystem = "no" }, reason: v1beta1.ReasonChoiceRequired, message: `virtual system "no"`},
+		"no such choice": {file: good, change: func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.VirtualSystem = "no" }, reason: v1beta1.ReasonChoiceRequired, message: `spec.virtualSystem: the descriptor has no virtual system "no"`},
 		"a license":      {file: ova(t, eula, false, false), reason: v1beta1.ReasonChoiceRequired, message: "spec.acceptEula: "},
 		"no such network": {
 			file: good, change: func(s *v1beta1.VirtualMachineTemplateImportSpec) {

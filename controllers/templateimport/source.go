@@ -199,9 +199,10 @@ func (s *LiveSource) readRanged(ctx context.Context, of *v1beta1.VirtualMachineT
 
 // inspected decides what an appliance becomes that was inspected.
 func inspected(of *v1beta1.VirtualMachineTemplateImport, read *Read, found *appliance.Appliance, err error) (*Read, error) {
+	var unknown *ovf.ChoiceError
 	switch {
-	case errors.Is(err, ovf.ErrChoice):
-		read.Outcome = imports.Unknown(err)
+	case errors.As(err, &unknown):
+		read.Outcome = imports.Unknown(unknown)
 	case err != nil:
 		return nil, err
 	default:

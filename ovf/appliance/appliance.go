@@ -127,7 +127,7 @@ type inspection struct {
 	used map[string]bool
 }
 
-// Inspect reads a package. The error is one of reading, or ovf.ErrChoice. Everything else is a rejection of the result.
+// Inspect reads a package. The error is one of reading, or an *ovf.ChoiceError. Everything else is a rejection of the result.
 func Inspect(name string, data Data, options Options) (*Appliance, error) {
 	options.File = name
 	in := &inspection{options: options, used: map[string]bool{}, found: &Appliance{

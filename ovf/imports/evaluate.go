@@ -73,8 +73,11 @@ func Options(of *v1beta1.VirtualMachineTemplateImport) appliance.Options {
 }
 
 // Unknown is the outcome of an appliance without the virtual system or the deployment option that the import names.
-func Unknown(err error) *Outcome {
-	return &Outcome{Fault: fault(v1beta1.ReasonChoiceRequired, "%s: see status.choices", err)}
+func Unknown(err *ovf.ChoiceError) *Outcome {
+	path := map[string]string{ovf.WhatVirtualSystem: "spec.virtualSystem", ovf.WhatDeploymentOption: "spec.deploymentOption"}[err.What]
+	c := &v1beta1.ImportChoices{}
+	addChoices(c, &err.Choices)
+	return &Outcome{Choices: c, Fault: fault(v1beta1.ReasonChoiceRequired, "%s: the descriptor has no %s %q: choose one of status.choices, or remove this field", path, err.What, texts.Shorten(err.ID, 100))}
 }
 
 // Evaluate decides what an import of an appliance creates. The appliance was read with Options, and is changed.
@@ -273,29 +276,37 @@ func (o *Outcome) warn(warnings []ovf.Warning) {
 // choicesOf are what the user can choose.
 func choicesOf(found *appliance.Appliance) *v1beta1.ImportChoices {
 	c := &v1beta1.ImportChoices{Eula: len(found.Eulas) > 0}
-	add := func(to *[]v1beta1.ImportChoice, id, label string) {
-		if len(*to) < v1beta1.MaxImportNotes && id != "" {
-			*to = append(*to, v1beta1.ImportChoice{ID: shortened(id), Label: shortened(label)})
-		}
-	}
-	if len(found.Choices.VirtualSystems) > 1 {
-		for _, v := range found.Choices.VirtualSystems {
-			add(&c.VirtualSystems, v.ID, v.Name)
-		}
-	}
-	for _, d := range found.Choices.DeploymentOptions {
-		add(&c.DeploymentOptions, d.ID, strings.TrimSpace(d.Label))
+	addChoices(c, &found.Choices)
+	if len(c.VirtualSystems) < 2 {
+		c.VirtualSystems = nil
 	}
 	for _, n := range found.Networks {
-		add(&c.Networks, n.Name, n.Description)
+		addChoice(&c.Networks, n.Name, n.Description)
 	}
 	for i := range found.Properties {
 		if p := &found.Properties[i]; p.UserConfigurable && !p.Password {
-			add(&c.Properties, p.Key, cmp.Or(p.Label, p.Description))
+			addChoice(&c.Properties, p.Key, cmp.Or(p.Label, p.Description))
 		}
 	}
 	if c.Eula || len(c.VirtualSystems)+len(c.DeploymentOptions)+len(c.Networks)+len(c.Properties) > 0 {
 		return c
 	}
 	return nil
+}
+
+// addChoices adds the virtual systems and the deployment options.
+func addChoices(c *v1beta1.ImportChoices, found *ovf.Choices) {
+	for _, v := range found.VirtualSystems {
+		addChoice(&c.VirtualSystems, v.ID, v.Name)
+	}
+	for _, d := range found.DeploymentOptions {
+		addChoice(&c.DeploymentOptions, d.ID, strings.TrimSpace(d.Label))
+	}
+}
+
+// addChoice adds a choice to a list of the status, unless it is full.
+func addChoice(to *[]v1beta1.ImportChoice, id, label string) {
+	if len(*to) < v1beta1.MaxImportNotes && id != "" {
+		*to = append(*to, v1beta1.ImportChoice{ID: shortened(id), Label: shortened(label)})
+	}
 }
