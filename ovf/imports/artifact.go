@@ -198,7 +198,8 @@ var readable = []struct{ kind, content string }{
 	{"secret", "a Secret"}, {"configMap", "a ConfigMap"}, {"serviceAccount", "the token of a service account"}, {"sysprep", "a Secret or a ConfigMap"}, {"hostDisk", "a file of the node"},
 }
 
-// warnOfReferences warns of what a guest reads from the cluster. Who made the artifact chose it, and the content of the guest too.
+// warnOfReferences warns of what a guest reads from the cluster, and of its networks. Who made the artifact chose it, and the content of the
+// guest too.
 func (o *Outcome) warnOfReferences(guest object) {
 	warn := func(element, content string) {
 		o.note(warningForeign, element, "the guest reads "+content+" of this cluster: check it before you create a virtual machine, because the artifact chose both")
@@ -218,6 +219,11 @@ func (o *Outcome) warnOfReferences(guest object) {
 	}
 	if len(objects(guest["accessCredentials"])) > 0 {
 		warn("accessCredentials", "a Secret")
+	}
+	for _, n := range objects(guest["networks"]) {
+		if definition := below(n, "multus")["networkName"]; definition != nil {
+			o.note(warningForeign, texts.Shorten(fmt.Sprint(n["name"]), 100), fmt.Sprintf("the NetworkAttachmentDefinition %s must exist in this cluster", texts.Shorten(fmt.Sprint(definition), 100)))
+		}
 	}
 }
 

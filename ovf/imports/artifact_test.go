@@ -73,10 +73,13 @@ func TestReferences(t *testing.T) {
 	const own = `{"name":"root","dataVolume":{"name":"${NAME}-root"}}`
 	text := strings.Replace(config, own, own+`,{"name":"keys","secret":{"secretName":"login"}},{"name":"account","serviceAccount":{"serviceAccountName":"admin"}},{"name":"node","hostDisk":{"path":"/etc"}},`+
 		`{"name":"user","cloudInitConfigDrive":{"networkDataSecretRef":{"name":"login"}}}`, 1)
-	text = strings.Replace(text, `"template":{"spec":{`, `"template":{"spec":{"accessCredentials":[{"sshPublicKey":{}}],`, 1)
+	text = strings.Replace(text, `"template":{"spec":{`, `"template":{"spec":{"networks":[{"name":"default","pod":{}},{"name":"sea","multus":{"networkName":"lab/sea"}}],"accessCredentials":[{"sshPublicKey":{}}],`, 1)
 	o := EvaluateArtifact(sample(func(s *v1beta1.VirtualMachineTemplateImportSpec) { s.Storage = &v1beta1.ImportStorage{Class: "here"} }), artifact(t, text, layerOf("root", 1<<20), layerOf("logs", 4096)))
 	if o.Fault != nil {
 		t.Fatal(o.Fault)
+	}
+	if last := o.Warnings[len(o.Warnings)-1]; last != "Foreign: sea: the NetworkAttachmentDefinition lab/sea must exist in this cluster" {
+		t.Errorf("got %q", o.Warnings)
 	}
 	var found []string
 	for _, w := range o.Warnings {

@@ -1,6 +1,7 @@
 package imports
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 	"testing"
@@ -32,13 +33,18 @@ func sample(change ...func(*v1beta1.VirtualMachineTemplateImportSpec)) *v1beta1.
 func TestAdapt(t *testing.T) {
 	const machine = `{"spec":{"dataVolumeTemplates":[{"spec":{"source":{"blank":{}},"storage":{}}}],"preference":{"kind":"a","name":"b"},"template":{"spec":{"domain":{"cpu":{"cores":1},"memory":{"guest":"1Gi"}}}}}}`
 	for name, c := range map[string]struct {
-		spec v1beta1.VirtualMachineTemplateImportSpec
-		want string
+		spec          v1beta1.VirtualMachineTemplateImportSpec
+		machine, want string
 	}{
 		"nothing": {want: machine},
 		"an instancetype": {
 			spec: v1beta1.VirtualMachineTemplateImportSpec{Instancetype: &v1beta1.ImportInstancetype{Name: "small"}},
 			want: `{"spec":{"dataVolumeTemplates":[{"spec":{"source":{"blank":{}},"storage":{}}}],"instancetype":{"kind":"VirtualMachineClusterInstancetype","name":"small"},"preference":{"kind":"a","name":"b"},"template":{"spec":{"domain":{}}}}}`,
+		},
+		"an instancetype beside requests": {
+			spec:    v1beta1.VirtualMachineTemplateImportSpec{Instancetype: &v1beta1.ImportInstancetype{Name: "small"}},
+			machine: `{"spec":{"template":{"spec":{"domain":{"resources":{"limits":{"cpu":"2"},"requests":{"ephemeral-storage":"1Gi","memory":"2Gi"}}}}}}}`,
+			want:    `{"spec":{"instancetype":{"kind":"VirtualMachineClusterInstancetype","name":"small"},"template":{"spec":{"domain":{"resources":{"limits":{},"requests":{"ephemeral-storage":"1Gi"}}}}}}}`,
 		},
 		"a preference": {
 			spec: v1beta1.VirtualMachineTemplateImportSpec{Preference: &v1beta1.ImportPreference{Kind: "VirtualMachinePreference", Name: "mine"}},
@@ -50,7 +56,7 @@ func TestAdapt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			template := &v1beta1.VirtualMachineTemplate{Spec: v1beta1.VirtualMachineTemplateSpec{VirtualMachine: &runtime.RawExtension{Raw: []byte(machine)}}}
+			template := &v1beta1.VirtualMachineTemplate{Spec: v1beta1.VirtualMachineTemplateSpec{VirtualMachine: &runtime.RawExtension{Raw: []byte(cmp.Or(c.machine, machine))}}}
 			if err := adapt(template, &c.spec); err != nil || string(template.Spec.VirtualMachine.Raw) != c.want {
 				t.Errorf("%v\ngot  %s\nwant %s", err, template.Spec.VirtualMachine.Raw, c.want)
 			}

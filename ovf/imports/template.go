@@ -25,6 +25,11 @@ func adapt(template *v1beta1.VirtualMachineTemplate, spec *v1beta1.VirtualMachin
 		domain := child(child(child(vm, "template"), "spec"), "domain")
 		delete(domain, "cpu")
 		delete(domain, "memory")
+		for _, list := range []string{"requests", "limits"} { // KubeVirt rejects them beside an instancetype
+			resources := below(domain, "resources", list)
+			delete(resources, "cpu")
+			delete(resources, "memory")
+		}
 	}
 	if p := spec.Preference; p != nil {
 		vm["preference"] = object{"kind": cmp.Or(p.Kind, apikinds.VirtualMachineClusterPreference), "name": p.Name}
