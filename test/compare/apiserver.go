@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,7 @@ import (
 // The namespaces of the comparison through the API server. Only the policies of its engine match a namespace.
 const (
 	withNothing  = "compare-none"
+	withRules    = "compare-rules"
 	withVirtward = "compare-virtward"
 	withNative   = "compare-native"
 	withPeer     = "compare-peer-"
@@ -40,10 +42,18 @@ type lane struct {
 	title     string
 	// process is the webhook; 0 for none.
 	process int
+	// base is the lane that is the same without policies; nil for that lane.
+	base *lane
 
 	latencies []time.Duration
-	// apiServer and webhook are the least CPU times for a create.
+	// costs are those of a create, one for each batch.
+	costs []cost
+}
+
+// cost is what creates cost the API server and a webhook: CPU time, and bytes that the API server allocates.
+type cost struct {
 	apiServer, webhook time.Duration
+	allocated          float64
 }
 
 // journey measures creates through a real API server.
@@ -57,9 +67,10 @@ type journey struct {
 const (
 	// pairs is the number of creates in each namespace whose times are compared with those beside them.
 	pairs = 600
-	// batches and batch are for the CPU time: the least of some batches in each namespace, in turn.
+	// batches and batch are for the CPU time: the median of some batches in each namespace, in turn. The API server collects its
+	// garbage several times in each batch.
 	batches = 12
-	batch   = 40
+	batch   = 200
 )
 
 // throughAPIServer measures creates without policies, with policies in Virtward, with the same policies as native
@@ -79,11 +90,11 @@ func throughAPIServer(ctx context.Context, peers []program, all []engine.Policy,
 	if err != nil {
 		return nil, err
 	}
-	j.lanes = []*lane{
-		{namespace: withNothing, title: "without policies"},
-		{namespace: withVirtward, title: fmt.Sprintf("Virtward, its built-in rules and %d policies", len(all)), process: installed.PID()},
-		{namespace: withNative, title: fmt.Sprintf("%d ValidatingAdmissionPolicies", len(all))},
-	}
+	nothing := &lane{namespace: withNothing, title: "without policies"}
+	rules := &lane{namespace: withRules, title: "Virtward, its built-in rules without policies", process: installed.PID()}
+	virtward := &lane{namespace: withVirtward, title: fmt.Sprintf("Virtward, its built-in rules and %d policies", len(all)), process: installed.PID(), base: rules}
+	native := &lane{namespace: withNative, title: fmt.Sprintf("%d ValidatingAdmissionPolicies", len(all)), base: nothing}
+	j.lanes = []*lane{nothing, rules, virtward, native}
 	var running []*process
 	defer func() {
 		for _, p := range running {
@@ -91,7 +102,7 @@ func throughAPIServer(ctx context.Context, peers []program, all []engine.Policy,
 		}
 	}()
 	for i := range peers {
-		l := &lane{namespace: withPeer + strconv.Itoa(i), title: fmt.Sprintf("%s's engine with %d policies, behind a small server", peers[i].title, len(all))}
+		l := &lane{namespace: withPeer + strconv.Itoa(i), base: nothing, title: fmt.Sprintf("%s's engine with %d policies, behind a small server", peers[i].title, len(all))}
 		p, err := j.run(ctx, &peers[i], l, all)
 		if err != nil {
 			return nil, err
@@ -175,13 +186,14 @@ func (j *journey) install(ctx context.Context, all []engine.Policy) error {
 		if err != nil {
 			return err
 		}
+		policy.NamespaceLabels = map[string]string{corev1.LabelMetadataName: withVirtward}
 		for _, object := range []client.Object{virtwardPolicy(policy), native, binding} {
 			if err := j.plane.Client().Create(ctx, object); err != nil {
 				return fmt.Errorf("policy %s, %T: %w", policy.Name, object, err)
 			}
 		}
 	}
-	for _, l := range j.lanes[1:] {
+	for _, l := range j.evaluating() {
 		for _, policy := range all {
 			if err := j.awaitDenial(ctx, l.namespace, policy.Name); err != nil {
 				return err
@@ -289,7 +301,7 @@ func (j *journey) choose(all []engine.Policy, samples []json.RawMessage) (denied
 
 // verify returns an error unless every lane with policies allows what the policies allow, and denies what they deny.
 func (j *journey) verify(ctx context.Context, denied []*v1.VirtualMachineInstance) error {
-	for _, l := range j.lanes[1:] {
+	for _, l := range j.evaluating() {
 		for i, vmi := range slices.Concat(j.objects, denied) {
 			object := vmi.DeepCopy()
 			object.Namespace = l.namespace
@@ -332,7 +344,7 @@ func (j *journey) measure(ctx context.Context) error {
 		for i := range j.lanes {
 			l := j.lanes[(i+n)%len(j.lanes)]
 			j.count = first // the same objects for each lane
-			beforeServer, beforeWebhook, err := cpuTimes(apiServer, l.process)
+			before, err := j.spent(ctx, apiServer, l.process)
 			if err != nil {
 				return err
 			}
@@ -342,26 +354,28 @@ func (j *journey) measure(ctx context.Context) error {
 				}
 				j.count++
 			}
-			afterServer, afterWebhook, err := cpuTimes(apiServer, l.process)
+			after, err := j.spent(ctx, apiServer, l.process)
 			if err != nil {
 				return err
 			}
-			server, webhook := (afterServer-beforeServer)/batch, (afterWebhook-beforeWebhook)/batch
-			if n == 0 {
-				l.apiServer, l.webhook = server, webhook
-			}
-			l.apiServer, l.webhook = min(l.apiServer, server), min(l.webhook, webhook)
+			l.costs = append(l.costs, cost{
+				apiServer: (after.apiServer - before.apiServer) / batch, webhook: (after.webhook - before.webhook) / batch,
+				allocated: (after.allocated - before.allocated) / batch,
+			})
 		}
 	}
 	return nil
 }
 
-// cpuTimes returns the CPU time of the API server and of a webhook, which is 0 without one.
-func cpuTimes(apiServer, webhook int) (ofServer, ofWebhook time.Duration, err error) {
-	if ofServer, err = cpuTimeOf(apiServer); err == nil && webhook != 0 {
-		ofWebhook, err = cpuTimeOf(webhook)
+// spent returns what the API server and a webhook have used since they started. There may be no webhook.
+func (j *journey) spent(ctx context.Context, apiServer, webhook int) (c cost, err error) {
+	if c.allocated, err = j.plane.Metric(ctx, "go_memstats_alloc_bytes_total", nil); err != nil {
+		return c, err
 	}
-	return ofServer, ofWebhook, err
+	if c.apiServer, err = cpuTimeOf(apiServer); err == nil && webhook != 0 {
+		c.webhook, err = cpuTimeOf(webhook)
+	}
+	return c, err
 }
 
 // cpuTimeOf returns the CPU time of all threads of a process. Unlike /proc/PID/stat, it is exact to the nanosecond.
@@ -389,53 +403,74 @@ func cpuTimeOf(pid int) (time.Duration, error) {
 	return total, nil
 }
 
-// difference returns the median of the differences to the creates without policies.
-func (j *journey) difference(l *lane) time.Duration {
+// evaluating returns the lanes with policies.
+func (j *journey) evaluating() []*lane {
+	return slices.DeleteFunc(slices.Clone(j.lanes), func(l *lane) bool { return l.base == nil })
+}
+
+// difference returns the median of the differences to the creates beside them.
+func (l *lane) difference(base *lane) time.Duration {
 	differences := make([]time.Duration, len(l.latencies))
 	for i := range differences {
-		differences[i] = l.latencies[i] - j.lanes[0].latencies[i]
+		differences[i] = l.latencies[i] - base.latencies[i]
 	}
 	return median(differences)
 }
 
-// sorted returns the lanes with policies. Those that are faster than Virtward, by the difference or by the CPU time of the API
-// server, are the first ones.
+// cost returns the medians of the batches.
+func (l *lane) cost() cost {
+	of := func(value func(cost) float64) float64 {
+		values := make([]float64, 0, len(l.costs))
+		for _, c := range l.costs {
+			values = append(values, value(c))
+		}
+		return median(values)
+	}
+	return cost{
+		apiServer: time.Duration(of(func(c cost) float64 { return float64(c.apiServer) })),
+		webhook:   time.Duration(of(func(c cost) float64 { return float64(c.webhook) })),
+		allocated: of(func(c cost) float64 { return c.allocated }),
+	}
+}
+
+// sorted returns the lanes but the first one, by the difference to it.
 func (j *journey) sorted() []*lane {
 	lanes := slices.Clone(j.lanes[1:])
-	own := lanes[0]
-	faster := func(l *lane) bool { return j.difference(l) < j.difference(own) || l.apiServer < own.apiServer }
-	slices.SortStableFunc(lanes, func(a, b *lane) int {
-		switch {
-		case faster(a) && !faster(b):
-			return -1
-		case faster(b) && !faster(a):
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(lanes, func(a, b *lane) int { return cmp.Compare(a.difference(j.lanes[0]), b.difference(j.lanes[0])) })
 	return lanes
 }
 
-// markdown returns the table of creates.
+// markdown returns the tables of creates.
 func (j *journey) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Through kube-apiserver, %d creates in each namespace in turn, of %d of the VMIs:\n\n", pairs, len(j.objects))
-	b.WriteString("| Creates | p50 | Paired difference, p50 | CPU of kube-apiserver | CPU of the webhook |\n|---|---|---|---|---|\n")
+	b.WriteString("| Creates | p50 | Paired difference, p50 | CPU of kube-apiserver | kube-apiserver allocates | CPU of the webhook |\n|---|---|---|---|---|---|\n")
 	for _, l := range append(j.sorted(), j.lanes[0]) {
-		difference := ""
+		difference, webhook, c := "", "", l.cost()
 		if l != j.lanes[0] {
-			difference = milliseconds(j.difference(l))
+			difference = milliseconds(l.difference(j.lanes[0]))
 		}
-		webhook := ""
 		if l.process != 0 {
-			webhook = milliseconds(l.webhook)
+			webhook = milliseconds(c.webhook)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", l.title, milliseconds(median(l.latencies)), difference, milliseconds(l.apiServer), webhook)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", l.title, milliseconds(median(l.latencies)), difference, milliseconds(c.apiServer), megabytes(c.allocated), webhook)
+	}
+	b.WriteString("\nWhat the policies add, relative to creates that differ only in that no policy matches them:\n\n")
+	b.WriteString("| Creates | Paired difference, p50 | CPU of kube-apiserver | kube-apiserver allocates | CPU of the webhook |\n|---|---|---|---|---|\n")
+	for _, l := range j.sorted() {
+		if l.base == nil {
+			continue
+		}
+		c, base, webhook := l.cost(), l.base.cost(), ""
+		if l.process != 0 {
+			webhook = milliseconds(c.webhook - base.webhook)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", l.title, milliseconds(l.difference(l.base)), milliseconds(c.apiServer-base.apiServer), megabytes(c.allocated-base.allocated), webhook)
 	}
 	return b.String()
 }
 
-func median(values []time.Duration) time.Duration {
+func median[T cmp.Ordered](values []T) T {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]
 }
@@ -443,3 +478,5 @@ func median(values []time.Duration) time.Duration {
 func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000)
 }
+
+func megabytes(bytes float64) string { return fmt.Sprintf("%.2f MB", bytes/1e6) }

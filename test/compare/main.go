@@ -76,11 +76,11 @@ func compare(o *options, all bool) error {
 	if err != nil {
 		return err
 	}
-	load, err := loadAverage()
+	others, err := busy()
 	if err != nil {
 		return err
 	}
-	r := &report{engines: engines, load: load, rounds: o.rounds}
+	r := &report{engines: engines, busy: others, rounds: o.rounds}
 	for _, s := range chosen {
 		if !o.only.MatchString(s.name) {
 			continue

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,8 +17,8 @@ import (
 type report struct {
 	engines []program
 	rows    []row
-	// load is what other processes did when the comparison began: the load average of a minute.
-	load   string
+	// busy is the share of the processors that other programs used when the comparison began, in percent.
+	busy   float64
 	rounds int
 }
 
@@ -50,8 +51,8 @@ func (r *report) markdown() (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured on %s, with %s, on %s, with a load of %s of other programs. The minimum of %d rounds. %s\n\n",
-		time.Now().UTC().Format("2006-01-02"), runtime.Version(), machine, r.load, r.rounds, r.versions())
+	fmt.Fprintf(&b, "Measured on %s, with %s, on %s, of which other programs used %.0f %%. The minimum of %d rounds. %s\n\n",
+		time.Now().UTC().Format("2006-01-02"), runtime.Version(), machine, r.busy, r.rounds, r.versions())
 	b.WriteString("| Policies | Denied")
 	for _, e := range r.engines {
 		fmt.Fprintf(&b, " | %s", e.title)
@@ -129,11 +130,45 @@ func (r *report) versions() string {
 	return strings.Join(parts, ", ") + "."
 }
 
-// loadAverage returns the load average of the last minute.
-func loadAverage() (string, error) {
-	data, err := os.ReadFile("/proc/loadavg")
-	load, _, _ := strings.Cut(string(data), " ")
-	return load, err
+// usage is how long busy measures.
+const usage = 5 * time.Second
+
+// busy returns the share of the processors' time that programs use while this one waits, in percent.
+func busy() (float64, error) {
+	usedBefore, allBefore, err := processors()
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(usage)
+	used, all, err := processors()
+	if err != nil {
+		return 0, err
+	}
+	return 100 * (used - usedBefore) / (all - allBefore), nil
+}
+
+// processors returns for how long the processors have not been idle, and for how long there have been processors, in ticks.
+func processors() (used, all float64, err error) {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, 0, fmt.Errorf("/proc/stat begins with %q", line)
+	}
+	for i, field := range fields[1:9] { // what follows is a part of the first ones
+		ticks, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("/proc/stat: %w", err)
+		}
+		all += ticks
+		if idle := i == 3 || i == 4; !idle {
+			used += ticks
+		}
+	}
+	return used, all, nil
 }
 
 // describe names the processor of this machine.
