@@ -25,7 +25,7 @@ func (d *Disk) Walk(visit func(offset int64, content []byte) error) error {
 			return err
 		}
 		for j, place := range table {
-			if place < 2 { // 1 is a grain of zeros
+			if place == 0 || place == 1 && d.header.Flags&flagZeroGrains != 0 {
 				continue
 			}
 			if visited++; visited > d.most() {

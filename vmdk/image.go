@@ -52,7 +52,9 @@ func Inspect(r io.ReaderAt, size int64) (*Image, error) {
 	case v1alpha1.FormatQCOW2:
 		err = checkQCOW2(head, size)
 	case v1alpha1.FormatVHD:
-		err = checkVHD(head, tail)
+		if err = checkVHD(head, tail); string(head[:min(8, len(head))]) != "conectix" { // QEMU reads it as a raw disk, with the footer
+			image.Size = size
+		}
 	case v1alpha1.FormatVDI:
 		err = checkVDI(head)
 	default:
@@ -226,6 +228,8 @@ func checkVHD(head, tail []byte) error {
 	parts := [][]byte{tail}
 	if string(head[:8]) == "conectix" {
 		parts = append(parts, head)
+	} else if binary.BigEndian.Uint32(tail[60:]) == 3 {
+		return invalid("the footer is that of a dynamic disk, and its copy at the beginning is missing: QEMU reads the file as a raw disk")
 	}
 	for _, footer := range parts {
 		switch kind := binary.BigEndian.Uint32(footer[60:]); kind {

@@ -39,6 +39,7 @@ const (
 // The flags of a header.
 const (
 	flagNewLines   = 1 << 0
+	flagZeroGrains = 1 << 2 // the place 1 is a grain of zeros
 	flagCompressed = 1 << 16
 	flagMarkers    = 1 << 17
 )
