@@ -187,14 +187,15 @@ func (b *builder) clones(spec object) {
 			}
 			if t := dataVolume(spec, text0(child(v, "dataVolume"), "name")); t != nil {
 				ensure(t, "spec")["source"] = source
-				enlarge(child(t, "spec"), capacities[c.Volume])
+				Enlarge(child(t, "spec"), capacities[c.Volume])
 			}
 		}
 	}
 }
 
-// enlarge raises what a DataVolume requests. A request with a parameter stays.
-func enlarge(spec object, capacity int64) {
+// Enlarge raises what the spec of a DataVolume requests to the size of the volume of a disk, which it clones. A request with a parameter stays.
+func Enlarge(spec map[string]any, capacity int64) {
+	capacity = VolumeSize(capacity)
 	for _, claim := range []string{"storage", "pvc"} {
 		requests := child(spec, claim, "resources", "requests")
 		q, err := resource.ParseQuantity(fmt.Sprint(requests["storage"]))

@@ -547,3 +547,14 @@ func TestMessages(t *testing.T) {
 		t.Errorf("got %+v and %+v", v.Products, v.Properties)
 	}
 }
+
+// TestCloneSize requests whole MiB: a volume that clones a disk cannot be smaller than the volume of the disk.
+func TestCloneSize(t *testing.T) {
+	m, err := Map(parsed(t, change(t, vmware, []string{`capacity="20" ovf:capacityAllocationUnits="byte * 2^30"`, `capacity="8192000000"`})), Options{})
+	if err != nil || m.System.Disks[0].CapacityBytes != 8192000000 {
+		t.Fatal(m, err)
+	}
+	if raw := string(holds(t, m).Spec.VirtualMachine.Raw); !strings.Contains(raw, `"storage":"7813Mi"`) {
+		t.Error(raw)
+	}
+}

@@ -192,7 +192,7 @@ func (b *builder) storage() {
 		}
 		storage := object{}
 		if d.CapacityBytes > 0 {
-			storage["resources"] = object{"requests": object{"storage": resource.NewQuantity(d.CapacityBytes, resource.BinarySI).String()}}
+			storage["resources"] = object{"requests": object{"storage": resource.NewQuantity(VolumeSize(d.CapacityBytes), resource.BinarySI).String()}}
 		}
 		target := object{}
 		if d.Controller == "ide" || d.Controller == "sata" || b.System.architecture != "" { // the preference chooses the others
@@ -212,6 +212,9 @@ func (b *builder) storage() {
 		b.volume(name, b.clone(name, c.Href, 0), object{}, disk)
 	}
 }
+
+// VolumeSize is the size of the volume of a disk: whole MiB, as storage classes have them. A volume that clones it cannot be smaller.
+func VolumeSize(size int64) int64 { return max(1, (size+1<<20-1)>>20) << 20 }
 
 // clone is the source of a volume: a claim of the template.
 func (b *builder) clone(name, href string, capacity int64) object {

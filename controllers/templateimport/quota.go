@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
-	"github.com/virtward/virtward/ovf/imports"
+	"github.com/virtward/virtward/ovf"
 )
 
 // checkQuota reads the ResourceQuotas of the namespace.
@@ -27,12 +27,12 @@ func (r *Reconciler) checkQuota(ctx context.Context, o *observed) error {
 // volumeSizes are the sizes of the volumes that do not exist: of the copy before the disks are known, and then of the disks.
 func (o *observed) volumeSizes() (sizes []int64) {
 	if o.staging() != nil && o.copy == nil {
-		return []int64{imports.VolumeSize(o.request.Spec.Staging.Size.Value())}
+		return []int64{ovf.VolumeSize(o.request.Spec.Staging.Size.Value())}
 	}
 	existing := o.existing()
 	for i := range o.request.Status.Disks {
 		if disk := &o.request.Status.Disks[i]; !slices.Contains(existing, disk.Name) {
-			sizes = append(sizes, imports.VolumeSize(disk.Size))
+			sizes = append(sizes, ovf.VolumeSize(disk.Size))
 		}
 	}
 	return sizes

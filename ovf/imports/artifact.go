@@ -155,7 +155,7 @@ func withoutDisk(v *oci.Volume) *Fault {
 
 // clone makes the volumes of a virtual machine those of the imported disks.
 func (o *Outcome) clone(of *v1beta1.VirtualMachineTemplateImport, from *oci.Object, vm object, claims map[string]string) *Fault {
-	made := map[string]object{}
+	made, sizes := map[string]object{}, o.sizes()
 	for _, t := range objects(vm["dataVolumeTemplates"]) {
 		name, _ := child(t, "metadata")["name"].(string)
 		made[name] = child(t, "spec")
@@ -168,6 +168,7 @@ func (o *Outcome) clone(of *v1beta1.VirtualMachineTemplateImport, from *oci.Obje
 		case imported && isMade:
 			delete(volume, "sourceRef")
 			volume["source"] = object{"pvc": object{"namespace": of.Namespace, "name": claim}}
+			ovf.Enlarge(volume, sizes[claim])
 		case imported:
 			o.note(warningShared, v.Name, "all virtual machines of the template use the imported disk, because the template clones none")
 			replace(vm, v.Name, claim)
@@ -181,6 +182,15 @@ func (o *Outcome) clone(of *v1beta1.VirtualMachineTemplateImport, from *oci.Obje
 		}
 	}
 	return nil
+}
+
+// sizes are those of the disks in bytes, by the names of their DataVolumes.
+func (o *Outcome) sizes() map[string]int64 {
+	sizes := map[string]int64{}
+	for i := range o.Disks {
+		sizes[o.Disks[i].Name] = o.Disks[i].Size
+	}
+	return sizes
 }
 
 // dropRevisions removes what names revisions of another cluster.

@@ -93,6 +93,17 @@ func TestReferences(t *testing.T) {
 	}
 }
 
+// TestCloneSizes raises what volumes request to the size of the disks that they clone: a claim can be larger than its request.
+func TestCloneSizes(t *testing.T) {
+	for request, want := range map[string]string{"1Mi": `"storage":"2Mi"`, "5Mi": `"storage":"5Mi"`, "${SIZE}": `"storage":"${SIZE}"`} {
+		text := strings.Replace(config, `"storage":{"storageClassName":"fast"}`, `"storage":{"resources":{"requests":{"storage":"`+request+`"}}}`, 1)
+		o := EvaluateArtifact(sample(), artifact(t, text, layerOf("root", 1<<20+512), layerOf("logs", 4096)))
+		if o.Fault != nil || !strings.Contains(string(o.Template.Spec.VirtualMachine.Raw), want) {
+			t.Errorf("%s: %v", request, o.Fault)
+		}
+	}
+}
+
 // machine is a virtual machine as KubeVirt exports it.
 const machine = `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"db"},"spec":{"runStrategy":"Always","template":{"metadata":{"annotations":{"a":"${B}"}},"spec":{"hostname":"db",` +
 	`"domain":{"firmware":{"uuid":"u","serial":"s","bootloader":{"efi":{}}},"chassis":{"serial":"s"},"devices":{"interfaces":[{"name":"default","macAddress":"02:00:00:00:00:01","masquerade":{}}],` +

@@ -6,6 +6,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/oci"
+	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/templates"
 )
 
@@ -22,10 +23,7 @@ func (o *Outcome) fromMachine(of *v1beta1.VirtualMachineTemplateImport, from *oc
 		return nil, nil, fault(v1beta1.ReasonNotImportable, "the virtual machine of the artifact has no spec")
 	}
 	removeIdentities(vm)
-	sizes := map[string]int64{}
-	for i := range o.Disks {
-		sizes[o.Disks[i].Name] = o.Disks[i].Size
-	}
+	sizes := o.sizes()
 	var made []any
 	for i := range from.Volumes {
 		v := &from.Volumes[i]
@@ -43,7 +41,7 @@ func (o *Outcome) fromMachine(of *v1beta1.VirtualMachineTemplateImport, from *oc
 		}
 		made = append(made, object{"metadata": object{"name": name}, "spec": object{
 			"source":  object{"pvc": object{"namespace": of.Namespace, "name": claim}},
-			"storage": object{"resources": object{"requests": object{"storage": resource.NewQuantity(VolumeSize(sizes[claim]), resource.BinarySI).String()}}},
+			"storage": object{"resources": object{"requests": object{"storage": resource.NewQuantity(ovf.VolumeSize(sizes[claim]), resource.BinarySI).String()}}},
 		}})
 	}
 	if delete(vm, "dataVolumeTemplates"); len(made) > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/processes"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/ovf"
 	"github.com/virtward/virtward/ovf/servers"
 	"github.com/virtward/virtward/ovf/transfer"
 	"github.com/virtward/virtward/sources"
@@ -268,7 +269,7 @@ func volume(of *v1beta1.VirtualMachineTemplateImport, meta metav1.ObjectMeta, si
 	dv.Spec.Source = source
 	dv.Spec.ContentType = cdiv1beta1.DataVolumeKubeVirt
 	dv.Spec.Storage = &cdiv1beta1.StorageSpec{Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceStorage: *resource.NewQuantity(VolumeSize(size), resource.BinarySI),
+		corev1.ResourceStorage: *resource.NewQuantity(ovf.VolumeSize(size), resource.BinarySI),
 	}}}
 	if s := of.Spec.Storage; s != nil {
 		if s.Class != "" {
@@ -288,12 +289,6 @@ func ServedBy(dv *cdiv1beta1.DataVolume) string {
 	}
 	return dv.Spec.Source.HTTP.CertConfigMap[len(Servers.Prefix):]
 }
-
-// mebibyte is the unit of the sizes of volumes.
-const mebibyte = 1 << 20
-
-// VolumeSize is the size of the volume of a disk: whole mebibytes, as storage classes have them.
-func VolumeSize(size int64) int64 { return max(1, (size+mebibyte-1)/mebibyte) * mebibyte }
 
 // TemplateOf is the template of an import as it is created.
 func TemplateOf(of *v1beta1.VirtualMachineTemplateImport, outcome *Outcome) *v1beta1.VirtualMachineTemplate {
