@@ -266,7 +266,7 @@ func (in *inspection) file(f *ovf.File) ([]member, error) {
 	if found, err := in.source.find(f.Href); err != nil {
 		return nil, err
 	} else if found != nil {
-		in.used[f.Href] = true
+		in.used[found.name] = true
 		return []member{*found}, nil
 	}
 	var chunks []member
@@ -279,7 +279,7 @@ func (in *inspection) file(f *ovf.File) ([]member, error) {
 		if found == nil {
 			break
 		}
-		in.used[name] = true
+		in.used[found.name] = true
 		chunks = append(chunks, *found)
 	}
 	if len(chunks) > 0 || f.ChunkSize > 0 {
@@ -292,7 +292,7 @@ func (in *inspection) file(f *ovf.File) ([]member, error) {
 func (in *inspection) newest(href string) (newest []member) {
 	highest := -1
 	for _, m := range in.source.members {
-		suffix, prefixed := strings.CutPrefix(m.name, href+".")
+		suffix, prefixed := strings.CutPrefix(m.name, strings.TrimPrefix(href, here)+".")
 		if n, err := strconv.Atoi(suffix); prefixed && err == nil && n > highest {
 			highest, newest = n, []member{m}
 		}

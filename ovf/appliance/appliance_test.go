@@ -119,6 +119,7 @@ func TestImportable(t *testing.T) {
 		"another order":      {archive(t, entry{"a.vmdk", file, 0}, entry{"quay.ovf", descriptor, 0}), false, []ovf.Code{ovf.MemberOrder}},
 		"an extra file":      {archive(t, entry{"quay.ovf", descriptor, 0}, entry{"a.vmdk", file, 0}, entry{"b", "", 0}), false, []ovf.Code{ovf.ExtraMember}},
 		"a folder":           {archive(t, entry{"./", "", tar.TypeDir}, entry{"./quay.ovf", descriptor, 0}, entry{"./a.vmdk", file, 0}), false, nil},
+		"names with ./":      {archive(t, entry{"./quay.ovf", strings.Replace(descriptor, `href="a.vmdk"`, `href="./a.vmdk"`, 1), 0}, entry{"./quay.mf", "SHA256(./quay.ovf)= " + sumOf(strings.Replace(descriptor, `href="a.vmdk"`, `href="./a.vmdk"`, 1)) + "\nSHA256(./a.vmdk)= " + sumOf(file) + "\n", 0}, entry{"./a.vmdk", file, 0}), true, nil},
 		"chunks":             {archive(t, entry{"quay.ovf", strings.Replace(descriptor, `ovf:id="f"`, `ovf:id="f" ovf:chunkSize="1000"`, 1), 0}, entry{"a.vmdk.000000000", first, 0}, entry{"a.vmdk.000000001", rest, 0}), false, nil},
 		"gzip":               {archive(t, entry{"quay.ovf", strings.Replace(descriptor, `ovf:id="f"`, `ovf:id="f" ovf:compression="gzip"`, 1), 0}, entry{"a.vmdk", gz, 0}), false, nil},
 		"a raw disk":         {archive(t, entry{"quay.ovf", descriptor, 0}, entry{"a.vmdk", string(content), 0}), false, []ovf.Code{ovf.FormatMismatch}},
@@ -151,7 +152,7 @@ func TestImportable(t *testing.T) {
 // checkFiles holds that the parts of the image are where the archive has them, with the digests of the manifest.
 func checkFiles(t *testing.T, archive []byte, files []File) {
 	t.Helper()
-	if len(files) != 1 || files[0].Href != "a.vmdk" || (files[0].Compression != "") != (files[0].MaxContent > 0) {
+	if len(files) != 1 || strings.TrimPrefix(files[0].Href, here) != "a.vmdk" || (files[0].Compression != "") != (files[0].MaxContent > 0) {
 		t.Fatalf("got the files %+v", files)
 	}
 	var whole []byte

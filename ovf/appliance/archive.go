@@ -42,6 +42,9 @@ const (
 	FormatOVF = "OVF"
 )
 
+// here begins names of files that tar writes for a folder.
+const here = "./"
+
 // tarBlock is the size of a header of tar in bytes.
 const tarBlock = 512
 
@@ -106,7 +109,7 @@ func (s *source) index(data Data) error {
 		if header.Typeflag != tar.TypeReg {
 			continue
 		}
-		name := strings.TrimPrefix(header.Name, "./")
+		name := strings.TrimPrefix(header.Name, here)
 		switch {
 		case seen[name]:
 			return rejection(ovf.DuplicateMember, name, "the archive has the file twice", "remove one of them")
@@ -157,22 +160,23 @@ func checkMember(h *tar.Header) *ovf.Rejection {
 	return unsafe("the name of the file is empty, absolute, leaves the folder, or has a backslash or a control character")
 }
 
-// find is the file of an exact name. A bare descriptor has the files beside it. The error is one of reading.
+// find is the file of an exact name, with or without ./ in front of it. A bare descriptor has the files beside it. The error is one of reading.
 // The file is nil if it does not exist.
 func (s *source) find(name string) (*member, error) {
+	plain := strings.TrimPrefix(name, here)
 	for i := range s.members {
-		if s.members[i].name == name {
+		if s.members[i].name == plain {
 			return &s.members[i], nil
 		}
 	}
 	if s.sibling == nil {
 		return nil, nil
 	}
-	data, err := s.sibling(name)
+	data, err := s.sibling(plain)
 	if data == nil || err != nil {
 		return nil, err
 	}
-	return &member{name: name, data: data}, nil
+	return &member{name: plain, data: data}, nil
 }
 
 // withExtension are the files whose names have an extension, in any case.

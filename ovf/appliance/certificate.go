@@ -40,7 +40,7 @@ func parseCertificate(data []byte) (*signature, error) {
 		if match == nil || s.algorithm != "" || newHash(match[1]) == nil {
 			return nil, errors.New("it does not begin with one line ALGORITHM(MANIFEST)= SIGNATURE")
 		}
-		s.algorithm, s.file, s.value = strings.ToUpper(match[1]), match[2], match[3]
+		s.algorithm, s.file, s.value = strings.ToUpper(match[1]), strings.TrimPrefix(match[2], here), match[3]
 	}
 	var err error
 	if s.bytes, err = hex.DecodeString(s.value); err != nil || len(s.bytes) == 0 {

@@ -37,7 +37,7 @@ func Digests(archive io.Reader, files map[string]string) (map[string]string, err
 		if found := checkMember(header); found != nil {
 			return nil, found
 		}
-		name := strings.TrimPrefix(header.Name, "./")
+		name := strings.TrimPrefix(header.Name, here)
 		wanted, listed := left[name]
 		if !listed || header.Typeflag != tar.TypeReg {
 			continue

@@ -52,19 +52,19 @@ func parseManifest(name string, data []byte) ([]digest, *ovf.Rejection) {
 		if match == nil {
 			return nil, broken("it is not of the form ALGORITHM(FILE)= DIGEST")
 		}
-		create := newHash(match[1])
+		create, file := newHash(match[1]), strings.TrimPrefix(match[2], here)
 		switch {
 		case create == nil:
 			return nil, broken("the algorithm " + texts.Shorten(match[1], 40) + " is not known")
 		case len(match[3]) != 2*create().Size():
 			return nil, broken("the digest has the wrong length")
-		case seen[match[2]]:
-			return nil, broken("the file " + texts.Shorten(match[2], 120) + " is listed twice")
+		case seen[file]:
+			return nil, broken("the file " + texts.Shorten(file, 120) + " is listed twice")
 		case len(found) == ovf.MaxFiles:
 			return nil, broken("the manifest lists more than 1000 files")
 		}
-		seen[match[2]] = true
-		found = append(found, digest{strings.ToUpper(match[1]), match[2], strings.ToLower(match[3])})
+		seen[file] = true
+		found = append(found, digest{strings.ToUpper(match[1]), file, strings.ToLower(match[3])})
 	}
 	if len(found) == 0 {
 		return nil, rejection(ovf.ManifestInvalid, name, "the manifest is empty", "remove it, or list the files")
