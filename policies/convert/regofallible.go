@@ -81,18 +81,17 @@ func fallibleFunctions() map[string][]need {
 
 // fallible are the functions of fallibleFunctions that modules call with arguments for which they can have an error, sorted.
 func fallible(modules []*ast.Module) []string {
-	found, functions, sets := map[string]bool{}, fallibleFunctions(), setRules(modules)
+	v := values{fallibleFunctions(), setRules(modules), map[following]bool{}, map[string]bool{}}
 	for _, m := range modules {
 		for _, rule := range m.Rules {
-			values := assignedValues(rule, sets)
-			walkCalls(rule, func(terms []*ast.Term) {
-				if name := terms[0].String(); !values.safe(functions[name], terms[1:]) {
-					found[name] = true
-				}
-			})
+			for r := rule; r != nil; r = r.Else {
+				head := *r.Head
+				head.Args = nil
+				v.visit(newScope(nil, r.Body, r.Head.Args...), &head)
+			}
 		}
 	}
-	return slices.Sorted(maps.Keys(found))
+	return slices.Sorted(maps.Keys(v.found))
 }
 
 // walkCalls visits the calls of a module or a rule: the function, and its arguments.
@@ -129,43 +128,119 @@ func setRules(modules []*ast.Module) map[string]bool {
 	return found
 }
 
-// values are what a rule assigns to its variables, and the paths of rules that are sets.
-type values struct {
-	assigned map[ast.Var][]*ast.Term
-	sets     map[string]bool
-	// known are the results of meets for variables: each is followed once, although several values of others name it.
-	known map[following]bool
+// scope are the variables that a body declares, with their values by :=. Those without a value get one in another way.
+type scope struct {
+	around *scope
+	body   ast.Body
+	values map[ast.Var]*ast.Term
 }
 
-// following is what meets looks for behind a variable.
+// newScope returns the scope of a body, in which other terms declare variables, too.
+func newScope(around *scope, body ast.Body, others ...*ast.Term) *scope {
+	made := &scope{around, body, map[ast.Var]*ast.Term{}}
+	declare := func(term *ast.Term) {
+		ast.WalkVars(term, func(name ast.Var) bool { made.values[name] = nil; return false })
+	}
+	for _, e := range body {
+		if e.IsAssignment() {
+			declare(e.Operand(0))
+			if name, ok := e.Operand(0).Value.(ast.Var); ok {
+				made.values[name] = e.Operand(1)
+			}
+		}
+		if some, ok := e.Terms.(*ast.SomeDecl); ok {
+			for _, symbol := range some.Symbols {
+				if member, ok := symbol.Value.(ast.Call); ok { // what is before "in"
+					for _, term := range member[1 : len(member)-1] {
+						declare(term)
+					}
+					continue
+				}
+				declare(symbol)
+			}
+		}
+	}
+	for _, term := range others {
+		if term != nil {
+			declare(term)
+		}
+	}
+	return made
+}
+
+// find returns the value of a variable, and the scope that declares it; nil for a variable without a value.
+func (s *scope) find(name ast.Var) (value *ast.Term, in *scope) {
+	for ; s != nil; s = s.around {
+		if value, ok := s.values[name]; ok {
+			return value, s
+		}
+	}
+	return nil, nil
+}
+
+// values follow the variables of rules to their values.
+type values struct {
+	functions map[string][]need
+	// sets are the paths of rules that are sets.
+	sets map[string]bool
+	// known are the results of meets for variables: each is followed once, although several values of others name it.
+	known map[following]bool
+	// found are the functions that can have an error.
+	found map[string]bool
+}
+
+// following is what meets looks for behind a variable of a scope.
 type following struct {
+	in    *scope
 	name  ast.Var
 	need  need
 	steps int
 }
 
-// assignedValues returns the values of variables of a rule that have no other values.
-func assignedValues(rule *ast.Rule, sets map[string]bool) values {
-	found := map[ast.Var][]*ast.Term{}
-	ast.WalkExprs(rule, func(e *ast.Expr) bool {
-		if !e.IsAssignment() {
+// visit finds the functions that a body and what it makes can have errors of. Each comprehension has a scope of its own.
+func (v values) visit(s *scope, made ...any) {
+	var visitor *ast.GenericVisitor
+	visitor = ast.NewGenericVisitor(func(x any) bool {
+		switch x := x.(type) {
+		case *ast.ArrayComprehension:
+			v.visit(newScope(s, x.Body), x.Term)
+		case *ast.SetComprehension:
+			v.visit(newScope(s, x.Body), x.Term)
+		case *ast.ObjectComprehension:
+			v.visit(newScope(s, x.Body), x.Key, x.Value)
+		case *ast.Every:
+			visitor.Walk(x.Domain)
+			v.visit(newScope(s, x.Body, x.Key, x.Value))
+		case *ast.Expr:
+			if terms, ok := x.Terms.([]*ast.Term); ok {
+				v.called(s, terms)
+			}
+			return false
+		case ast.Call:
+			v.called(s, x)
+			return false
+		default:
 			return false
 		}
-		if name, ok := e.Operand(0).Value.(ast.Var); ok {
-			found[name] = append(found[name], e.Operand(1))
-		}
-		return false
+		return true
 	})
-	for _, argument := range rule.Head.Args {
-		ast.WalkVars(argument, func(name ast.Var) bool { delete(found, name); return false })
+	visitor.Walk(s.body)
+	for _, one := range made {
+		visitor.Walk(one)
 	}
-	return values{found, sets, map[following]bool{}}
+}
+
+// called notes a function that can have an error for its arguments.
+func (v values) called(s *scope, terms []*ast.Term) {
+	if name := terms[0].String(); !v.safe(s, v.functions[name], terms[1:]) {
+		v.found[name] = true
+	}
 }
 
 // safe reports whether arguments meet needs.
-func (v values) safe(needs []need, arguments []*ast.Term) bool {
+func (v values) safe(s *scope, needs []need, arguments []*ast.Term) bool {
 	for i, n := range needs[:min(len(needs), len(arguments))] {
-		if !v.meets(n, arguments[i], maxSteps) {
+		if !v.meets(s, n, arguments[i], maxSteps) {
 			return false
 		}
 	}
@@ -176,12 +251,12 @@ func (v values) safe(needs []need, arguments []*ast.Term) bool {
 const maxSteps = 8
 
 // meets reports whether an argument meets a need.
-func (v values) meets(n need, argument *ast.Term, steps int) bool {
+func (v values) meets(s *scope, n need, argument *ast.Term, steps int) bool {
 	if steps == 0 {
 		return n == needsNothing
 	}
 	if name, ok := argument.Value.(ast.Var); ok {
-		return n == needsNothing || v.variableMeets(following{name, n, steps})
+		return n == needsNothing || v.variableMeets(following{s, name, n, steps})
 	}
 	switch n {
 	case needsNothing:
@@ -189,35 +264,39 @@ func (v values) meets(n need, argument *ast.Term, steps int) bool {
 	case needsLiteral:
 		return ast.IsConstant(argument.Value)
 	case needsNumber:
-		return v.numeric(argument, steps)
+		return v.numeric(s, argument, steps)
 	case needsNumberOrSet:
 		ref, ok := argument.Value.(ast.Ref)
-		return v.numeric(argument, steps) || ok && v.sets[ref.String()] || isSet(argument)
+		return v.numeric(s, argument, steps) || ok && v.sets[ref.String()] || isSet(argument)
 	case needsObject:
 		return isInputObject(argument)
 	}
 	return false
 }
 
-// variableMeets reports whether all values of a variable meet a need.
+// variableMeets reports whether the value of a variable meets a need.
 func (v values) variableMeets(f following) bool {
+	value, in := f.in.find(f.name)
+	if value == nil {
+		return false
+	}
+	f.in = in
 	meets, ok := v.known[f]
 	if !ok {
-		all := v.assigned[f.name]
-		meets = len(all) > 0 && !slices.ContainsFunc(all, func(value *ast.Term) bool { return !v.meets(f.need, value, f.steps-1) })
+		meets = v.meets(in, f.need, value, f.steps-1)
 		v.known[f] = meets
 	}
 	return meets
 }
 
 // numeric reports whether a term is a number wherever it has a value.
-func (v values) numeric(term *ast.Term, steps int) bool {
+func (v values) numeric(s *scope, term *ast.Term, steps int) bool {
 	switch value := term.Value.(type) {
 	case ast.Number:
 		return true
 	case ast.Call:
 		if name := value[0].String(); name == ast.Minus.Name && len(value) > 2 { // of a number, only a number is subtracted
-			return v.meets(needsNumber, value[1], steps-1) || v.meets(needsNumber, value[2], steps-1)
+			return v.meets(s, needsNumber, value[1], steps-1) || v.meets(s, needsNumber, value[2], steps-1)
 		}
 		return types.Compare(resultOf(value), types.N) == 0
 	}

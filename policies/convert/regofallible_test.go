@@ -124,6 +124,7 @@ func TestErrorsOfRego(t *testing.T) {
 		{"the amount of a text", text + "not abs(n) == 1", "", "abs"},
 		{"a field of a text", text + "not object.get(n, \"a\", 1) == 2", "", "object.get"},
 		{"a text and a number", text + "not n + 1 > 2", "", "plus"},
+		{"a name of two variables", text + "count([1 | x := 1; x + 1 > 0]) == 1; x = n; not x + 1 > 2", "", "plus"},
 		{"a text times a number", text + "not n * 2 > 2", "", "mul"},
 		{"a text less a number", text + "not n - 2 > 2", "", "minus"},
 	} {
