@@ -1,9 +1,14 @@
 package convert
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/policies/export"
@@ -44,8 +49,59 @@ const (
 	deletionsMixed
 )
 
-// comparesNull finds a comparison of the whole object, or of the old one, with null.
-var comparesNull = regexp.MustCompile(`(^|[^.\w])((object|oldObject)\s*[!=]=\s*null|null\s*[!=]=\s*(object|oldObject))\b`)
+// comparesNull reports whether one of several expressions compares the whole object, or the old one, with null. A variable can be the object.
+func comparesNull(variables []admissionregistrationv1.Variable, expressions []*string) bool {
+	objects := map[string]bool{}
+	for i := range variables { // a variable reads those before it
+		if tree, err := export.Tree(variables[i].Expression); err == nil {
+			objects[variables[i].Name] = isWholeObject(tree.Expr(), objects)
+		}
+	}
+	return slices.ContainsFunc(expressions, func(text *string) bool {
+		tree, err := export.Tree(*text)
+		return err == nil && comparesObject(tree.Expr(), objects)
+	})
+}
+
+// comparesObject reports whether a node, or one below it, compares the object with null. objects are the variables that are the object.
+func comparesObject(node celast.Expr, objects map[string]bool) bool {
+	if node.Kind() == celast.CallKind {
+		call := node.AsCall()
+		if name := call.FunctionName(); name == operators.Equals || name == operators.NotEquals {
+			left, right := call.Args()[0], call.Args()[1]
+			if isNull(left) && isWholeObject(right, objects) || isNull(right) && isWholeObject(left, objects) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(export.Children(node), func(child celast.Expr) bool { return comparesObject(child, objects) })
+}
+
+// isNull reports whether a node is null, also as dyn(null).
+func isNull(node celast.Expr) bool {
+	node = withoutDyn(node)
+	return node.Kind() == celast.LiteralKind && node.AsLiteral() == types.NullValue
+}
+
+// isWholeObject reports whether a node is the object or the old one.
+func isWholeObject(node celast.Expr, objects map[string]bool) bool {
+	steps, root := export.Chain(withoutDyn(node))
+	switch root {
+	case "object", "oldObject":
+		return len(steps) == 0
+	case "variables":
+		return len(steps) == 1 && objects[steps[0]]
+	}
+	return false
+}
+
+// withoutDyn returns the argument of dyn(), or the node itself.
+func withoutDyn(node celast.Expr) celast.Expr {
+	for node.Kind() == celast.CallKind && node.AsCall().FunctionName() == overloads.TypeConvertDyn && len(node.AsCall().Args()) == 1 {
+		node = node.AsCall().Args()[0]
+	}
+	return node
+}
 
 // deletions says whether the expressions can be meant for deletions.
 func (o *original) deletions() deletions {
@@ -62,8 +118,8 @@ func (o *original) deletions() deletions {
 		all = append(all, v.Expression)
 		variables[v.Name] = readsObject(v.Expression, variables)
 	}
-	if slices.ContainsFunc(all, func(text string) bool {
-		return export.Reads(text, "oldObject") || export.Reads(text, "request") && strings.Contains(text, "operation") || comparesNull.MatchString(text)
+	if comparesNull(o.spec.Variables, o.expressions()) || slices.ContainsFunc(all, func(text string) bool {
+		return export.Reads(text, "oldObject") || export.Reads(text, "request") && strings.Contains(text, "operation")
 	}) {
 		return deletionsMeant
 	}
@@ -82,10 +138,14 @@ func readsObject(text string, variables map[string]bool) bool {
 	if export.Reads(text, "object") {
 		return true
 	}
-	for name, reads := range variables {
-		if reads && strings.Contains(text, "variables."+name) {
-			return true
-		}
+	tree, err := export.Tree(text)
+	return err == nil && readsVariable(tree.Expr(), variables)
+}
+
+// readsVariable reports whether a node, or one below it, reads one of some variables.
+func readsVariable(node celast.Expr, variables map[string]bool) bool {
+	if steps, root := export.Chain(node); root == "variables" && len(steps) > 0 {
+		return variables[steps[0]]
 	}
-	return false
+	return slices.ContainsFunc(export.Children(node), func(child celast.Expr) bool { return readsVariable(child, variables) })
 }

@@ -260,7 +260,7 @@ func (o *original) absentObjects(field string, all []*string) {
 		creates, deletes = creates || c.operation == policyv1alpha1.PolicyCreate, deletes || c.operation == policyv1alpha1.PolicyDelete
 	}
 	switch {
-	case slices.ContainsFunc(all, func(text *string) bool { return comparesNull.MatchString(*text) }):
+	case comparesNull(o.spec.Variables, all):
 		o.lost(field, "it compares object or oldObject with null, which Kyverno never has: where a request has none, it has an empty object. "+
 			"Compare request.operation")
 	case slices.ContainsFunc(all, func(text *string) bool {
