@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/virtward/virtward/cli/lsp/analysis"
@@ -244,12 +245,40 @@ func (s *server) edit(d *document, changes []text.Change, delay time.Duration) e
 		if errors.Is(err, text.ErrTooLarge) {
 			err = fmt.Errorf("the document is larger than %d MiB: it is not analyzed", workspace.MaxFile>>20)
 		}
-		d.rejected, d.Text, d.result = fmt.Errorf("%w; open it again when it is changed", err), text.New(""), nil
-		s.changed(delay)
-		return s.publish(d)
+		return s.reject(d, err)
 	}
 	d.rejected, d.Text = nil, edited
 	s.changed(delay)
+	return nil
+}
+
+// reject ends the analysis of a document, until its whole text is replaced.
+func (s *server) reject(d *document, reason error) error {
+	d.rejected, d.Text, d.result = fmt.Errorf("%w; open it again when it is changed", reason), text.New(""), nil
+	s.changed(debounce)
+	if err := s.publish(d); err != nil {
+		return err
+	}
+	return s.answerWaiting()
+}
+
+// skipped answers a message that was too large. It can be a change of any open document, so none of them is known.
+func (s *server) skipped(large *protocol.TooLarge) error {
+	failed := &protocol.Error{Code: protocol.CodeInvalidRequest, Message: large.Error()}
+	if err := s.stream.Write(&protocol.Message{ID: json.RawMessage("null"), Error: failed}); err != nil {
+		return err
+	}
+	if strings.Contains(large.Begin, `"textDocument/didOpen"`) { // it is not open here
+		return nil
+	}
+	for _, d := range s.documents {
+		if d.rejected != nil {
+			continue
+		}
+		if err := s.reject(d, large); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

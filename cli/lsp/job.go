@@ -17,7 +17,9 @@ type job struct {
 	analyzer *analysis.Analyzer
 	folders  []*folder
 	// scan reads the folders again. Only one job runs at a time, and the server does not read their files.
-	scan       bool
+	scan bool
+	// generation is that of the server.
+	generation int
 	open, work []opened
 	results    chan<- analyzed
 	// ended is closed when the server ends.
@@ -26,12 +28,11 @@ type job struct {
 
 // opened is an open document at one time.
 type opened struct {
-	uri     string
-	version int
+	uri string
 	*text.Text
 }
 
-func snapshotOf(d *document) opened { return opened{uri: d.uri, version: d.version, Text: d.Text} }
+func snapshotOf(d *document) opened { return opened{uri: d.uri, Text: d.Text} }
 
 // run analyzes the documents, and sends a result for each, and then one without a document.
 func (j *job) run(ctx context.Context) {
@@ -58,7 +59,7 @@ func (j *job) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		j.send(analyzed{uri: d.uri, version: d.version, result: result, err: err})
+		j.send(analyzed{uri: d.uri, generation: j.generation, result: result, err: err})
 	}
 }
 

@@ -54,6 +54,8 @@ type server struct {
 	catalogue *fields.Catalogue
 	minor     string
 
+	// generation counts the changes that make results stale: those of an analysis that began before the last one are dropped.
+	generation int
 	// stop cancels the running analysis; nil if none runs. again requests another one behind it.
 	stop  context.CancelFunc
 	again bool
@@ -85,11 +87,12 @@ type document struct {
 
 // analyzed is the result of a document, or the end of an analysis if it has no document.
 type analyzed struct {
-	uri     string
-	version int
-	result  *analysis.Result
-	err     error
-	notes   []string
+	uri string
+	// generation is that of the server when the analysis began.
+	generation int
+	result     *analysis.Result
+	err        error
+	notes      []string
 	// unscanned reports whether the folders must be read again, because the analysis was cancelled.
 	unscanned bool
 }
@@ -114,7 +117,8 @@ func (s *server) serve(ctx context.Context) error {
 			case <-ctx.Done():
 				return
 			}
-			if known := (*protocol.Error)(nil); err != nil && !errors.As(err, &known) {
+			invalid, large := (*protocol.Error)(nil), (*protocol.TooLarge)(nil)
+			if err != nil && !errors.As(err, &invalid) && !errors.As(err, &large) {
 				return
 			}
 		}
@@ -130,7 +134,10 @@ func (s *server) serve(ctx context.Context) error {
 			err = s.finish(r)
 		case r := <-messages:
 			var invalid *protocol.Error
+			var large *protocol.TooLarge
 			switch {
+			case errors.As(r.err, &large):
+				err = s.skipped(large)
 			case errors.As(r.err, &invalid):
 				err = s.stream.Write(&protocol.Message{ID: json.RawMessage("null"), Error: invalid})
 			case errors.Is(r.err, io.EOF):
@@ -154,6 +161,7 @@ func (s *server) serve(ctx context.Context) error {
 
 // changed makes the results of all documents stale, and starts an analysis after a delay.
 func (s *server) changed(delay time.Duration) {
+	s.generation++
 	for _, d := range s.documents {
 		d.stale = d.rejected == nil
 	}
@@ -181,7 +189,7 @@ func (s *server) start(ctx context.Context) {
 	slices.SortFunc(work, func(a, b *document) int {
 		return cmp.Or(cmp.Compare(b.version-b.analyzed, a.version-a.analyzed), strings.Compare(a.uri, b.uri))
 	})
-	job := &job{analyzer: s.analyzer, folders: slices.Clone(s.folders), scan: s.scan, results: s.results, ended: ctx.Done()}
+	job := &job{analyzer: s.analyzer, folders: slices.Clone(s.folders), scan: s.scan, generation: s.generation, results: s.results, ended: ctx.Done()}
 	s.scan = false
 	for _, d := range s.documents {
 		if d.rejected == nil {
@@ -213,11 +221,11 @@ func (s *server) finish(r analyzed) error {
 		return nil
 	}
 	d := s.documents[r.uri]
-	if d == nil || d.version != r.version {
+	if d == nil || r.generation != s.generation {
 		return nil
 	}
 	d.stale = false
-	d.analyzed = r.version
+	d.analyzed = d.version
 	if r.err != nil {
 		d.result = &analysis.Result{}
 		if err := s.notify("window/showMessage", showMessage{Type: protocol.SeverityError, Message: fmt.Sprintf("%s: %v", d.uri, r.err)}); err != nil {

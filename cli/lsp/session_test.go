@@ -344,6 +344,44 @@ func TestBounds(t *testing.T) {
 	s.end()
 }
 
+// A message that is too large ends neither the session nor the analysis of other documents, unless it can be a change of them.
+func TestLargeMessages(t *testing.T) {
+	s := start(t, "")
+	s.open("untitled:vm", 1, vm)
+	contains(t, s.diagnostics("untitled:vm", 1), "12:39-42 1 disk-bus-known")
+	isRefused := func(m *protocol.Message) bool {
+		return m.Error != nil && m.Error.Message == "a message can have at most 16 MiB"
+	}
+	huge := strings.Repeat("a", protocol.MaxMessage)
+	s.open("untitled:huge", 1, huge)
+	s.next("error", isRefused)
+	s.change("untitled:huge", 2, text.Change{Range: &text.Range{}, Text: "a"})
+	var hover json.RawMessage
+	params := about("untitled:vm")
+	params["position"] = text.Position{Line: 6, Character: 4}
+	if failed := s.request("textDocument/hover", params, &hover); failed != nil || !strings.Contains(string(hover), "spec.runStrategy") {
+		t.Errorf("%v: %s", failed, hover)
+	}
+	s.change("untitled:vm", 2, text.Change{Range: &text.Range{}, Text: huge})
+	s.next("error", isRefused)
+	contains(t, s.diagnostics("untitled:vm", 1), "0:0-0 2  a message can have at most 16 MiB; open it again when it is changed")
+	s.change("untitled:vm", 3, text.Change{Text: vm})
+	contains(t, s.diagnostics("untitled:vm", 3), "12:39-42 1 disk-bus-known")
+	s.end()
+}
+
+// A request that waits for the analysis of a document has an answer, also if the document is then too large.
+func TestWaitingForRejected(t *testing.T) {
+	s := start(t, "")
+	s.open("untitled:vm", 1, vm)
+	s.diagnostics("untitled:vm", 1)
+	s.change("untitled:vm", 2, text.Change{Text: vm + "# another\n"})
+	s.write(&protocol.Message{ID: json.RawMessage(`"waits"`), Method: "textDocument/codeLens"}, about("untitled:vm"))
+	s.change("untitled:vm", 3, text.Change{Text: strings.Repeat("# filling the file\n", 60_000)})
+	s.next("answer", func(m *protocol.Message) bool { return string(m.ID) == `"waits"` })
+	s.end()
+}
+
 func TestProtocolErrors(t *testing.T) {
 	s := start(t, "")
 	if failed := s.request("textDocument/unknown", map[string]any{}, nil); failed == nil || failed.Code != protocol.CodeUnknownMethod {

@@ -13,10 +13,12 @@ import (
 
 // Bounds of a message.
 const (
-	// MaxMessage is the size of a message in bytes.
+	// MaxMessage is the size of a message in bytes. Larger ones are skipped.
 	MaxMessage = 16 << 20
 	// maxHeader bounds the lines of a header.
 	maxHeader = 16
+	// beginning is what is kept of a message that is skipped.
+	beginning = 256
 )
 
 // Message is a request, a notification or a response.
@@ -49,6 +51,17 @@ const (
 	CodeCancelled      = -32800
 )
 
+// TooLarge is a message that was skipped, because it is larger than MaxMessage.
+type TooLarge struct {
+	// Begin is its beginning.
+	Begin string
+}
+
+// Error implements error.
+func (e *TooLarge) Error() string {
+	return fmt.Sprintf("a message can have at most %d MiB", MaxMessage>>20)
+}
+
 // Stream reads and writes messages. Reading is for one goroutine, and writing for any number.
 type Stream struct {
 	reader *bufio.Reader
@@ -61,12 +74,23 @@ func NewStream(r io.Reader, w io.Writer) *Stream {
 	return &Stream{reader: bufio.NewReader(r), writer: w}
 }
 
-// Read returns the next message. It returns io.EOF behind the last one, and an *Error for a body that is no message: the
+// Read returns the next message. It returns io.EOF behind the last one, and an *Error for a body that is no message, or a *TooLarge: the
 // stream continues behind it. Every other error ends the stream.
 func (s *Stream) Read() (*Message, error) {
 	length, err := s.header()
 	if err != nil {
 		return nil, err
+	}
+	if length > MaxMessage {
+		begin := make([]byte, beginning)
+		_, err := io.ReadFull(s.reader, begin)
+		if err == nil {
+			_, err = io.CopyN(io.Discard, s.reader, length-beginning)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading a message: %w", err)
+		}
+		return nil, &TooLarge{string(begin)}
 	}
 	body := make([]byte, length)
 	if _, err := io.ReadFull(s.reader, body); err != nil {
@@ -83,8 +107,8 @@ func (s *Stream) Read() (*Message, error) {
 }
 
 // header returns the length of the body.
-func (s *Stream) header() (int, error) {
-	length := -1
+func (s *Stream) header() (int64, error) {
+	length := int64(-1)
 	for i := 0; ; i++ {
 		raw, err := s.reader.ReadSlice('\n')
 		if errors.Is(err, io.EOF) && i == 0 && len(raw) == 0 {
@@ -102,13 +126,13 @@ func (s *Stream) header() (int, error) {
 		}
 		name, value, _ := strings.Cut(line, ":")
 		if strings.EqualFold(name, "Content-Length") {
-			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
+			if length, err = strconv.ParseInt(strings.TrimSpace(value), 10, 64); err != nil {
 				return 0, fmt.Errorf("Content-Length must be a number: %q", value)
 			}
 		}
 	}
-	if length < 0 || length > MaxMessage {
-		return 0, fmt.Errorf("Content-Length must be set, and be from 0 to %d", MaxMessage)
+	if length < 0 {
+		return 0, errors.New("Content-Length must be set, and be 0 or more")
 	}
 	return length, nil
 }
