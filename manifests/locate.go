@@ -240,10 +240,13 @@ func child(parent *yamlnodes.Node, step string, searched map[*yamlnodes.Node]boo
 	return nil, nil
 }
 
+// mergeTag is the tag of the key <<.
+const mergeTag = "!!merge"
+
 // merged looks for a field in what is merged into a mapping with <<.
 func merged(parent *yamlnodes.Node, step string, searched map[*yamlnodes.Node]bool) (marker, value *yamlnodes.Node) {
 	for i := 0; i+1 < len(parent.Content); i += 2 {
-		if parent.Content[i].Tag != "!!merge" {
+		if parent.Content[i].Tag != mergeTag {
 			continue
 		}
 		sources := []*yamlnodes.Node{parent.Content[i+1]}

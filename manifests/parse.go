@@ -45,7 +45,7 @@ func parse(chunk *text) []value {
 			return values
 		}
 	}
-	if last, repeated := parseLast(chunk); len(repeated) > 0 {
+	if last, repeated, merges := parseLast(chunk); len(repeated) > 0 || merges {
 		return []value{{value: last, text: chunk, repeated: repeated}}
 	}
 	if bytes.Contains(chunk.content, []byte("{{")) {
@@ -54,13 +54,15 @@ func parse(chunk *text) []value {
 	return []value{{text: chunk, err: err}}
 }
 
-// parseLast parses a YAML document in which a key is there twice: the last one counts, as in kubectl.
-func parseLast(chunk *text) (v any, repeated []Repeated) {
+// parseLast parses a YAML document in which a key is there twice: the last one counts, as in kubectl. merges reports whether a mapping has
+// the merge key <<, whose fields others can replace.
+func parseLast(chunk *text) (v any, repeated []Repeated, merges bool) {
 	data, err := yaml.YAMLToJSON(chunk.content)
 	if err != nil || sigsjson.UnmarshalCaseSensitivePreserveInts(data, &v) != nil || checkEnd(chunk.content) != nil {
-		return nil, nil
+		return nil, nil, false
 	}
-	return v, chunk.repeated()
+	repeated, merges = chunk.repeated()
+	return v, repeated, merges
 }
 
 // errTemplate replaces the errors of a parser, which are about braces.

@@ -59,13 +59,13 @@ func (d Document) rejectFor(r Repeated) Unreadable {
 	return u
 }
 
-// repeated returns the fields of a text that are set more than once, in their order.
-func (t *text) repeated() []Repeated {
+// repeated returns the fields of a text that are set more than once, in their order, and whether it merges mappings.
+func (t *text) repeated() (found []Repeated, merges bool) {
 	w := &repeatedSearch{text: t}
 	if root := t.root(); root != nil {
 		w.search(root)
 	}
-	return w.found
+	return w.found, w.merges
 }
 
 // maxRepeatedPath bounds the path of a field that is set more than once, in bytes: the author of a file chooses the names and
@@ -75,6 +75,8 @@ const maxRepeatedPath = 1024
 type repeatedSearch struct {
 	text  *text
 	found []Repeated
+	// merges reports whether a mapping has the merge key.
+	merges bool
 	// steps lead to the mapping or the list that is searched: .name, [key] or [index].
 	steps []string
 }
@@ -109,6 +111,7 @@ func (w *repeatedSearch) search(at *yamlnodes.Node) {
 		seen := map[string]int{}
 		for i := 0; i+1 < len(at.Content) && len(w.found) < maxRepeated; i += 2 {
 			key := at.Content[i]
+			w.merges = w.merges || key.Tag == mergeTag
 			step := "." + key.Value
 			if len(w.steps) > 0 && strings.ContainsAny(key.Value, ".[]") {
 				step = fieldpath.Keyed("", key.Value)

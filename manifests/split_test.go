@@ -96,6 +96,24 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
+// A field beside a merge key replaces the merged one. It is not set twice.
+func TestReplacedMerges(t *testing.T) {
+	content, err := ReadParts(context.Background(), "f", strings.NewReader("kind: A\nbase: &b {x: 1, z: 1}\nspec:\n  <<: *b\n  z: 2\n"))
+	if err != nil || len(content.Documents) != 1 || len(content.Documents[0].Repeated) > 0 {
+		t.Fatalf("%v, %v", content, err)
+	}
+	if got := fmt.Sprint(content.Documents[0].Object.Object["spec"]); got != "map[x:1 z:2]" {
+		t.Error(got)
+	}
+	if at, ok := content.Documents[0].Find("spec.z"); !ok || at.Line != 5 {
+		t.Errorf("spec.z is in line %d", at.Line)
+	}
+	content, err = ReadParts(context.Background(), "f", strings.NewReader("kind: A\nbase: &b {x: 1}\nspec:\n  <<: *b\n  x: 2\n  x: 3\n"))
+	if err != nil || len(content.Documents) != 1 || len(content.Documents[0].Repeated) != 1 {
+		t.Errorf("a field that is set twice beside a merge key: %v, %v", content, err)
+	}
+}
+
 // TestRepeatedItems rejects lists that set a field of their own twice: the objects of the first value would be missing.
 func TestRepeatedItems(t *testing.T) {
 	for _, c := range []struct {
