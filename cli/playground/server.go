@@ -46,8 +46,9 @@ type server struct {
 }
 
 func newServer(host string, start answers.Start) *server {
+	_, port, _ := strings.Cut(host, ":")
 	return &server{
-		host: host, session: newSession(), start: start, answerer: answers.New(time.Now),
+		host: host, session: newSession(port), start: start, answerer: answers.New(time.Now),
 		running: make(chan struct{}, maxEvaluations), waiting: make(chan struct{}, maxEvaluations+maxWaiting), maxTime: maxTime,
 	}
 }
@@ -121,7 +122,7 @@ func (s *server) open(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Not Secure: the page is served without TLS, and not all browsers accept that of 127.0.0.1.
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // as above
+	http.SetCookie(w, &http.Cookie{Name: s.session.name, Value: s.session.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // as above
 	write(w, struct {
 		Key string `json:"key"`
 	}{s.session.key})

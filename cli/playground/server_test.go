@@ -106,6 +106,17 @@ func question() answers.Question {
 	return answers.Question{Files: answers.NewStart().Files, Platforms: []answers.Platform{{}}}
 }
 
+// Browsers send cookies to all ports of a host, and keep one of each name: the page of another command has a cookie of its own.
+func TestTwoPages(t *testing.T) {
+	t.Parallel()
+	one, other := open(t), open(t)
+	one.begin()
+	other.begin()
+	if one.cookie.Name == other.cookie.Name {
+		t.Errorf("both cookies are named %s", one.cookie.Name)
+	}
+}
+
 // The token is exchanged once, for a cookie that neither scripts nor other sites get, and a key. Requests need both.
 func TestSession(t *testing.T) {
 	t.Parallel()

@@ -8,24 +8,23 @@ import (
 	"sync"
 )
 
-// cookieName is the name of the cookie of a session, and keyHeader that of the header with its key.
-const (
-	cookieName = "virtward-playground"
-	keyHeader  = "Virtward-Playground-Key"
-)
+// keyHeader is the name of the header with the key of a session.
+const keyHeader = "Virtward-Playground-Key"
 
 // session permits the requests of one browser. The token of the link is exchanged once: for a cookie that scripts cannot read,
 // and a key that only the page knows. Browsers send cookies to all ports of a host, so other programs of this machine could learn
 // the cookie; browsers do not give them the key.
 type session struct {
+	// name is that of the cookie. It has the port, because another page of this machine must not replace the cookie.
+	name               string
 	token, cookie, key string
 
 	mutex sync.Mutex
 	used  bool
 }
 
-func newSession() *session {
-	return &session{token: rand.Text(), cookie: rand.Text(), key: rand.Text()}
+func newSession(port string) *session {
+	return &session{name: "virtward-playground-" + port, token: rand.Text(), cookie: rand.Text(), key: rand.Text()}
 }
 
 var (
@@ -49,7 +48,7 @@ func (s *session) exchange(token string) error {
 
 // permits reports whether a request has the cookie and the key.
 func (s *session) permits(r *http.Request) bool {
-	cookie, err := r.Cookie(cookieName)
+	cookie, err := r.Cookie(s.name)
 	return err == nil && equal(cookie.Value, s.cookie) && equal(r.Header.Get(keyHeader), s.key)
 }
 
