@@ -157,14 +157,30 @@ func (s *session) read(ctx context.Context, args []string) error {
 // lines evaluates the lines of standard input.
 func (s *session) lines(ctx context.Context) error {
 	lines := bufio.NewScanner(io.LimitReader(s.program.Streams.In, manifests.MaxFile))
+	without := 0
 	var failed error
 	for lines.Scan() {
-		if line := strings.TrimSpace(lines.Text()); line != "" {
-			failed = errors.Join(failed, s.show(ctx, line))
+		line := strings.TrimSpace(lines.Text())
+		if line == "" {
+			continue
 		}
+		if err := s.show(ctx, line); errors.Is(err, errNoValue) {
+			without++
+		} else {
+			failed = errors.Join(failed, err)
+		}
+	}
+	switch {
+	case without == 1:
+		failed = errors.Join(errNoValue, failed)
+	case without > 1:
+		failed = errors.Join(fmt.Errorf("%d expressions have no value", without), failed)
 	}
 	return errors.Join(failed, lines.Err())
 }
+
+// errNoValue is the error of an expression of which the output says what is wrong.
+var errNoValue = errors.New("the expression has no value")
 
 // session is a virtual machine, and what expressions can read of it.
 type session struct {
@@ -345,7 +361,7 @@ func (s *session) show(ctx context.Context, expression string) error {
 		_, err = io.WriteString(s.program.Streams.Out, describe(r, s.language))
 	}
 	if err == nil && len(r.Problems) > 0 {
-		err = errors.New("the expression has no value")
+		err = errNoValue
 	}
 	return err
 }

@@ -128,6 +128,10 @@ func TestPolicyEval(t *testing.T) {
 		if diff := cmp.Diff([]string{`"db"`, "", `"kvm"`}, values); diff != "" || got.Code != clitest.ExitFailed {
 			t.Errorf("code %d (-want +got):\n%s", got.Code, diff)
 		}
+		got = clitest.Call(t, "1 +\n1\n2 +\n", "policy", "eval", "-f", "vm.yaml")
+		if want := "error: 2 expressions have no value\n"; got.ErrOut != want || got.Code != clitest.ExitFailed {
+			t.Errorf("code %d, %q", got.Code, got.ErrOut)
+		}
 	})
 	t.Run("fields that are never absent", func(t *testing.T) {
 		inFolder(t, map[string]string{"vm.yaml": evalVM})
