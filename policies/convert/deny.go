@@ -356,7 +356,7 @@ func (c *conditions) single(asked *query, base ref, operator operatorOf, operand
 		return evaluation{yes, of}, nil
 	}
 	if fallback {
-		return evaluation{yes, disjunction(negated(present), of)}, nil
+		return evaluation{yes, guardedOr(negated(present), of)}, nil
 	}
 	return evaluation{yes, guarded(present, of)}, nil
 }
@@ -508,10 +508,7 @@ func (p *patterns) applied(r *clusterRule, validations []admissionregistrationv1
 		}
 		applies = one
 	}
-	skipped := negated(applies.is)
-	if ignores {
-		skipped = negated(guarded(applies.ok, applies.is))
-	}
+	skipped := negated(guarded(applies.ok, applies.is)) // an error has a validation of its own
 	if skipped.kind == logicTrue && p.pods {
 		p.fails([]string{"preconditions"}, "they skip each new pod, so the rule has no effect")
 	}
@@ -626,10 +623,10 @@ func admitted(applies, denies *evaluation, ignores bool) (holds logic, parts []l
 	if ignores { // what Kyverno has an error for is admitted
 		holds = negated(conjunction(applies.ok, applies.is, denies.ok, denies.is))
 	}
-	if !applies.always() || denies.ok.kind != logicTrue || denies.is.kind != logicAny {
+	if !applies.always() || denies.ok.kind != logicTrue {
 		return holds, []logic{holds}
 	}
-	for _, one := range denies.is.parts {
+	for _, one := range denies.is.separate(logicAny) {
 		parts = append(parts, negated(one))
 	}
 	return holds, parts

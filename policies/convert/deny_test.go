@@ -376,6 +376,42 @@ func TestKyvernoDenials(t *testing.T) {
 	}
 }
 
+// TestViolationsWithoutErrors: an object that lacks what a rule requires violates the policy, and no validation is an error.
+func TestViolationsWithoutErrors(t *testing.T) {
+	_, object := machine(t, map[string]any{
+		"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": map[string]any{"name": "a", "namespace": "team-a"},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"domain": map[string]any{}}}},
+	})
+	requests := requestsOf(t, []map[string]any{{"operation": "CREATE", "namespace": "team-a", "object": object, "userInfo": map[string]any{"username": "alice", "groups": []any{}}}})
+	condition := func(key, operator, value string) string {
+		return fmt.Sprintf("{key: \"{{ request.object.%s }}\", operator: %s, value: %s}", key, operator, value)
+	}
+	for name, rule := range map[string]string{
+		"a list":              "validate: {pattern: {spec: {template: {spec: {volumes: [{name: 'a*'}]}}}}}",
+		"objects and a list":  "validate: {pattern: {spec: {template: {spec: {affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone}]}}}}}}}",
+		"an amount":           "validate: {pattern: {spec: {template: {spec: {domain: {memory: {guest: '1Gi!-2Gi & >0'}}}}}}}",
+		"a default":           "validate: {deny: {conditions: {any: [" + condition("metadata.labels.tier || 'none'", "AnyNotIn", "[gold, silver]") + "]}}}",
+		"several defaults":    "validate: {deny: {conditions: {any: [" + condition("metadata.labels.tier || 'none'", "NotEquals", "gold") + ", " + condition("spec.template.spec.domain.cpu.model || 'a'", "Equals", "a") + "]}}}",
+		"a precondition":      "preconditions: {all: [" + condition("metadata.labels.tier", "Equals", "gold") + "]}, validate: {pattern: {metadata: {labels: {owner: a}}}}",
+		"no amount in a text": "validate: {deny: {conditions: {any: [" + condition("metadata.labels.size || 'x'", "NotEquals", "1Gi") + "]}}}",
+	} {
+		results := convert.Convert(environment(t), []*unstructured.Unstructured{launcherRules(t, "{name: r, match: {any: [{resources: {kinds: [VirtualMachine], operations: [CREATE]}}]}, "+rule+"}")}, effective.AlwaysSet())
+		if results[0].Policy == nil {
+			t.Errorf("%s: %v", name, results[0].Notes)
+			continue
+		}
+		compiled, problems := policies.Compile(environment(t), results[0].Policy, nil)
+		if compiled.Broken() != "" {
+			t.Errorf("%s: %v", name, problems)
+			continue
+		}
+		found := policies.NewSet("virtward-system", compiled).Evaluate(requests[0], time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+		if len(found) == 0 || slices.ContainsFunc(found, func(f validators.Finding) bool { return f.EvaluationError != "" }) {
+			t.Errorf("%s: %v\n%s", name, found, texts(results[0]))
+		}
+	}
+}
+
 // FuzzDenials converts conditions with any key, operator and value: no text panics, and each policy compiles.
 func FuzzDenials(f *testing.F) {
 	for _, q := range conditionGrammar() {

@@ -10,7 +10,7 @@ type logic struct {
 	kind           logicKind
 	text, opposite string
 	parts          []logic
-	// closed reports whether the parts belong together: those after the first are errors without it.
+	// closed reports whether the parts belong together: those after the first can be errors where it decides the result.
 	closed bool
 }
 
@@ -59,16 +59,27 @@ func guarded(present, rest logic) logic {
 	return made
 }
 
+// guardedOr returns the disjunction of a test and what is an error where the test is true.
+func guardedOr(absent, rest logic) logic {
+	made := disjunction(absent, rest)
+	made.closed = made.kind == logicAny
+	return made
+}
+
+// separate returns the parts of a conjunction, or of a disjunction, which can be evaluated by themselves; the whole if it is another expression.
+func (l logic) separate(kind logicKind) []logic {
+	if l.kind != kind || l.closed {
+		return []logic{l}
+	}
+	return l.parts
+}
+
 // unless returns the disjunction of a condition with the conjunction of two others. What the first two have in common is written
 // once.
 func unless(skipped, first, second logic) logic {
 	var common []logic
 	without := func(l logic) []logic {
-		parts := l.parts
-		if l.kind != logicAll || l.closed {
-			parts = []logic{l}
-		}
-		return slices.DeleteFunc(slices.Clone(parts), func(part logic) bool {
+		return slices.DeleteFunc(slices.Clone(l.separate(logicAll)), func(part logic) bool {
 			return slices.ContainsFunc(common, func(other logic) bool { return other.String() == part.String() })
 		})
 	}

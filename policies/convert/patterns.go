@@ -170,7 +170,7 @@ func (p *patterns) value(r ref, c *check, absent absence) outcome {
 	}
 	tested := c.of(r.sure)
 	if missing {
-		return outcome{holds: disjunction(negated(r.guard), tested), skipped: no}
+		return outcome{holds: guardedOr(negated(r.guard), tested), skipped: no}
 	}
 	return outcome{holds: guarded(r.guard, tested), skipped: no, strict: true}
 }
@@ -193,8 +193,8 @@ func ifPresent(r ref, inner outcome, absent absence) outcome {
 	rest := inner.unskipped()
 	inner.skipped, inner.rest = guarded(r.guard, inner.skipped), &rest
 	if absent == absencePasses {
-		rest = disjunction(negated(r.guard), rest)
-		inner.holds, inner.strict = disjunction(negated(r.guard), inner.holds), false
+		rest = guardedOr(negated(r.guard), rest)
+		inner.holds, inner.strict = guardedOr(negated(r.guard), inner.holds), false
 	} else {
 		rest = guarded(r.guard, rest)
 		inner.holds, inner.strict = guarded(r.guard, inner.holds), true
@@ -442,7 +442,7 @@ func (p *patterns) existence(r ref, pattern any) outcome {
 	if !r.optional {
 		return outcome{holds: conjunction(all...), skipped: no}
 	}
-	return outcome{holds: disjunction(negated(r.guard), conjunction(all...)), skipped: no}
+	return outcome{holds: guardedOr(negated(r.guard), conjunction(all...)), skipped: no}
 }
 
 // later returns the outcome of a key without an anchor, or with the anchor <().

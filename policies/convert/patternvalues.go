@@ -332,7 +332,7 @@ func amountCheck(c class, operator, operand string, amount resource.Quantity) *c
 			case c == classQuantity:
 				return compares
 			case operator == "!":
-				return disjunction(negated(test("isQuantity("+v+")")), compares)
+				return guardedOr(negated(test("isQuantity("+v+")")), compares)
 			}
 			return conjunction(test("isQuantity("+v+")"), compares)
 		},
@@ -383,7 +383,7 @@ func spanCheck(operator, operand string, span time.Duration, otherwise *check) *
 			case logicFalse:
 				return guarded(is, compares)
 			case logicTrue:
-				return disjunction(negated(is), compares)
+				return guardedOr(negated(is), compares)
 			default:
 				return disjunction(guarded(is, compares), guarded(negated(is), other))
 			}

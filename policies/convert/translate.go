@@ -202,10 +202,7 @@ func (p *patterns) rule(r *clusterRule) []admissionregistrationv1.Validation {
 		p.fails(nil, "it becomes an expression of %d bytes, and a policy can have %d: split the rule", n, maxExpression)
 		return nil
 	}
-	parts := []logic{*holds}
-	if holds.kind == logicAll {
-		parts = holds.parts
-	}
+	parts := holds.separate(logicAll)
 	made := make([]admissionregistrationv1.Validation, len(parts))
 	for i, part := range parts {
 		made[i] = admissionregistrationv1.Validation{Expression: part.String(), Message: message}
