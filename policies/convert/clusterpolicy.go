@@ -119,7 +119,7 @@ func (c *converter) clusterRule(o *original, object *unstructured.Unstructured, 
 		o.differs("spec.validations", note)
 	}
 	if reason := rule.rest(); reason != NoRule {
-		o.lost("spec.validations", "the rule has another part beside validate.cel: %s", because(reason))
+		o.lost("spec.validations", "the rule has another part: %s", because(reason))
 	}
 	if rule.Pods {
 		o.differs("spec.match", podsMoved)

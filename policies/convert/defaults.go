@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +17,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -262,15 +264,29 @@ func (c *converter) assign(i int, object *unstructured.Unstructured) {
 	default:
 		b.set(strings.Split(location, "."), spec.Parameters.Assign.Value)
 	}
+	group, versions, _ := export.Resource(policyv1alpha1.PolicyVirtualMachine)
+	applies := false
 	for _, to := range spec.ApplyTo {
+		applies = applies || has(to.Groups, group) && has(to.Kinds, apikinds.VirtualMachine) && slices.ContainsFunc(versions, func(v string) bool { return has(to.Versions, v) })
 		b.others = append(b.others, slices.DeleteFunc(slices.Clone(to.Kinds), func(kind string) bool { return kind == apikinds.VirtualMachine })...)
 	}
 	var match constraintSpec
-	if _, err := decodeValue(map[string]any{"match": spec.Match}, &match); err != nil {
+	unknown, err = decodeValue(map[string]any{"match": spec.Match}, &match)
+	if err != nil {
 		c.unreadable(i, object, err)
 		return
 	}
 	m := &match.Match
+	switch {
+	case !applies:
+		b.lose("its applyTo does not have VirtualMachines")
+	case len(unknown) > 0:
+		b.lose("the field %s is unknown", texts.Shorten(unknown[0], maxQuoted))
+	case m.Scope == string(apiextensionsv1.ClusterScoped) || len(m.Kinds) > 0 && !slices.ContainsFunc(m.Kinds, func(k constraintKinds) bool {
+		return anyOf(k.APIGroups, group) && anyOf(k.Kinds, apikinds.VirtualMachine)
+	}):
+		b.lose("its match does not have VirtualMachines")
+	}
 	f := &filter{objectSelector: m.LabelSelector, namespaceSelector: m.NamespaceSelector}
 	f.namespaces, f.patterns = byWildcards(m.Namespaces)
 	if m.Name != "" || len(m.ExcludedNamespaces) > 0 || m.Source != "" {

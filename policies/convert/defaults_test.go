@@ -91,6 +91,11 @@ match: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name
 		{"Assign without a test", assigning(t, `{}`, "spec.template.spec.evictionStrategy", `{assign: {value: None}}`), "", "it overwrites what its author wrote"},
 		{"Assign in a list", assigning(t, `{}`, `"spec.template.spec.volumes[name: a].name"`, `{assign: {value: None}}`), "", "is in a list"},
 		{"Assign of metadata", assigning(t, `{}`, "spec.template.spec.evictionStrategy", `{assign: {fromMetadata: {field: name}}, `+absent+`}`), "", "its value depends on other values"},
+		{"Assign of pools", renamed(t, assigning(t, `{}`, "spec.template.spec.evictionStrategy", `{assign: {value: None}, `+absent+`}`), "kinds", "VirtualMachinePool", "pool.kubevirt.io"), "", "its applyTo does not have VirtualMachines"},
+		{"Assign of another version", renamed(t, assigning(t, `{}`, "spec.template.spec.evictionStrategy", `{assign: {value: None}, `+absent+`}`), "versions", "v9", "kubevirt.io"), "", "its applyTo does not have VirtualMachines"},
+		{"Assign of other kinds", assigning(t, `{kinds: [{apiGroups: ["*"], kinds: [VirtualMachineInstance]}]}`, "spec.template.spec.evictionStrategy", `{assign: {value: None}, `+absent+`}`), "", "its match does not have VirtualMachines"},
+		{"Assign of the cluster", assigning(t, `{scope: Cluster}`, "spec.template.spec.evictionStrategy", `{assign: {value: None}, `+absent+`}`), "", "its match does not have VirtualMachines"},
+		{"Assign with another field", assigning(t, `{zone: a}`, "spec.template.spec.evictionStrategy", `{assign: {value: None}, `+absent+`}`), "", "zone is unknown"},
 		{"Assign without some namespaces", assigning(t, `{excludedNamespaces: [a]}`, "spec.template.spec.evictionStrategy", `{assign: {value: None}, `+absent+`}`), "", "its match has names, excluded namespaces or a source"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -127,6 +132,17 @@ match: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name
 			}
 		})
 	}
+}
+
+// renamed returns an Assign that applies to another group, and has another value of a field there.
+func renamed(t testing.TB, assign *unstructured.Unstructured, field, value, group string) *unstructured.Unstructured {
+	t.Helper()
+	to := []any{map[string]any{"groups": []any{group}, "kinds": []any{"VirtualMachine"}, "versions": []any{"v1"}}}
+	to[0].(map[string]any)[field] = []any{value}
+	if err := unstructured.SetNestedSlice(assign.Object, to, "spec", "applyTo"); err != nil {
+		t.Fatal(err)
+	}
+	return assign
 }
 
 // TestDefaultsFill: random virtual machines get what +() adds, which is the value of each field that they do not have.
