@@ -46,7 +46,8 @@ func quickFixes(s *server, d *document, p *protocol.TextDocumentParams) any {
 			add("Rename the field to "+fix.Name, f.Key, fix.Name)
 		}
 		for _, value := range valuesOf(&fix) {
-			if f.Value.To > f.Value.From && !f.Block {
+			isWrong := len(fix.Values) == 0 || o.Text(f) == fix.Wrong // it can be that of a field below
+			if f.Value.To > f.Value.From && !f.Block && isWrong {
 				add("Set the value to "+value.title, f.Value, value.inYAML)
 			}
 		}

@@ -165,6 +165,7 @@ func TestQuickFixes(t *testing.T) {
 	for i, c := range []struct{ name, content, title, want string }{
 		{"an unknown field", strings.Replace(vm, "runStrategy", "runStratgy", 1), "Rename the field to runStrategy", vm},
 		{"a value that is not supported", strings.Replace(vm, "      domain:", "      dnsPolicy: 'Def'\n      domain:", 1), "Set the value to Default", strings.Replace(vm, "      domain:", "      dnsPolicy: Default\n      domain:", 1)},
+		{"a value that is unknown", vm, "Set the value to sata", strings.Replace(vm, "bus: sat}", "bus: sata}", 1)},
 		{"a misspelt field of a policy", strings.Replace(policy, "enforcement:", "enforcment:", 1), "Rename the field to enforcement", policy},
 		{"a field that is not valid", strings.Replace(vm, "        devices:", "        launchSecurity: # both\n          sev: {}\n          # one of them\n\n          snp: {}\n        # devices\n        devices:", 1), "Remove the field", strings.Replace(vm, "        devices:", "        # devices\n        devices:", 1)},
 		{"a list that is not valid", strings.Replace(vm, "        devices:", "        devices:\n          panicDevices:\n          - {}\n          - model: hyperv", 1) + "      architecture: s390x\n", "Remove the field", vm + "      architecture: s390x\n"},

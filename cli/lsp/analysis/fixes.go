@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,10 +25,11 @@ type Fix struct {
 	Rule string
 	// Field is the path of the field in its document.
 	Field string
-	// Name is the name that was meant; empty if the value is wrong. Values are the texts that it can have then, and Literal is the
-	// other one of two values.
+	// Name is the name that was meant; empty if the value is wrong. Values are the texts that it can have then instead of Wrong, and
+	// Literal is the other one of two values.
 	Name    string
 	Values  []string
+	Wrong   string
 	Literal string
 	// Word is the word in an expression, at the position, instead of which Name was meant; empty if the field has another name.
 	Word string
@@ -43,9 +45,9 @@ func fixOf(f *explanation.Finding) (fix Fix, ok bool) {
 		fix.Name = meant(f.Error.Detail)
 		return fix, fix.Name != ""
 	}
-	list, found := strings.CutPrefix(f.Error.Detail, "supported values: ")
-	if f.Error.Type == field.ErrorTypeNotSupported && found {
-		fix.Values = quotedList(list)
+	_, list, found := strings.Cut(f.Error.Detail, "supported values: ")
+	if isValue := f.Error.Type == field.ErrorTypeNotSupported || f.Error.Type == field.ErrorTypeInvalid; isValue && found {
+		fix.Values, fix.Wrong = quotedList(list), fmt.Sprint(f.Error.BadValue)
 		return fix, len(fix.Values) > 0
 	}
 	remedy, found := remedies()[f.Rule]
