@@ -32,53 +32,70 @@ const (
 	perResult  = 512
 )
 
+// counter is a function that charges. A step that it gives back is free.
+type counter struct {
+	function *types.Function
+	call     func(b *budget, operands []*ast.Term) (result *ast.Term)
+}
+
 // accounting are the functions that only charge.
 func accounting() map[string]*topdown.Builtin {
-	made := map[string]*topdown.Builtin{}
-	made[sameName] = &topdown.Builtin{
-		Decl: &ast.Builtin{Name: sameName, Decl: types.NewFunction(types.Args(types.A, types.A), types.B)},
-		Func: func(bctx topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
-			cost, _ := compared(operands)
-			if cost.work > 0 {
-				if b, ok := bctx.Cancel.(*budget); ok && !b.charge(cost) {
-					return stopped(bctx, b)
-				}
-			}
-			return yield(ast.InternedTerm(operands[0].Equal(operands[1])))
-		},
-	}
-	maps.Copy(made, searching())
-	maps.Copy(made, agreeing())
-	maps.Copy(made, making())
-	for name, c := range map[string]struct {
-		args  []types.Type
-		guard guard
-	}{
-		takeName: {[]types.Type{types.N}, func(operands []*ast.Term) (charge, error) {
-			n, _ := integer(operands, 0)
-			return charge{keeps: int(n)}, nil
+	all := map[string]counter{
+		takeName: {types.NewFunction(types.Args(types.N), types.B), func(b *budget, operands []*ast.Term) *ast.Term {
+			b.charge(charge{keeps: count(operands, 0)})
+			return ast.InternedTerm(true)
 		}},
-		eachName: {[]types.Type{types.A, types.N}, func(operands []*ast.Term) (charge, error) {
-			depth, _ := integer(operands, 1)
+		modifyName: {types.NewFunction(types.Args(types.N), types.B), func(b *budget, operands []*ast.Term) *ast.Term {
+			b.charge(charge{documents: count(operands, 0)})
+			return ast.InternedTerm(true)
+		}},
+		// each charges for the elements of a value down to a depth.
+		eachName: {types.NewFunction(types.Args(types.A, types.N), types.B), func(b *budget, operands []*ast.Term) *ast.Term {
 			elements := 0
-			enumerated(operands[0], int(depth), &elements)
-			return charge{work: elements / enumeratedPerStep}, nil
+			enumerated(operands[0], count(operands, 1), &elements)
+			b.work(elements / enumeratedPerStep)
+			return ast.InternedTerm(true)
 		}},
-		modifyName: {[]types.Type{types.N}, func(operands []*ast.Term) (charge, error) {
-			n, _ := integer(operands, 0)
-			return charge{documents: int(n)}, nil
-		}},
-	} {
-		declaration := &ast.Builtin{Name: name, Decl: types.NewFunction(types.Args(c.args...), types.B)}
-		made[name] = &topdown.Builtin{Decl: declaration, Func: func(bctx topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
-			cost, _ := c.guard(operands)
-			if b, ok := bctx.Cancel.(*budget); ok && !b.charge(cost) {
-				return stopped(bctx, b)
+		// same charges for comparing two values, and compares them.
+		sameName: {types.NewFunction(types.Args(types.A, types.A), types.B), func(b *budget, operands []*ast.Term) *ast.Term {
+			if cost, _ := compared(operands); !b.charge(cost) {
+				return ast.InternedTerm(false)
 			}
-			return yield(ast.InternedTerm(true))
-		}}
+			return ast.InternedTerm(operands[0].Equal(operands[1]))
+		}},
+	}
+	for _, more := range []map[string]counter{searching(), agreeing(), making()} {
+		maps.Copy(all, more)
+	}
+	made := map[string]*topdown.Builtin{}
+	for name, c := range all {
+		made[name] = c.builtin(name)
 	}
 	return made
+}
+
+// builtin is the function that the evaluator calls.
+func (c counter) builtin(name string) *topdown.Builtin {
+	return &topdown.Builtin{
+		Decl: &ast.Builtin{Name: name, Decl: c.function},
+		Func: func(bctx topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
+			b, ok := bctx.Cancel.(*budget)
+			if !ok {
+				return nil
+			}
+			result := c.call(b, operands)
+			if b.exceeded != "" {
+				return stopped(bctx, b)
+			}
+			return yield(result)
+		},
+	}
+}
+
+// count is an operand that the accountant has written.
+func count(operands []*ast.Term, i int) int {
+	n, _ := integer(operands, i)
+	return int(n)
 }
 
 func stopped(bctx topdown.BuiltinContext, b *budget) error {
@@ -339,16 +356,11 @@ func enumerated(term *ast.Term, depth int, total *int) {
 		enumerated(element, depth-1, total)
 		return *total > maxWeight
 	}
-	switch v := term.Value.(type) {
-	case ast.Number: // a long one takes as long as several elements
-		*total += longSteps(magnitude(string(v))) * enumeratedPerStep
-	case *ast.Array:
-		v.Until(within)
-	case ast.Set:
-		v.Until(within)
-	case ast.Object:
-		v.Until(func(_, value *ast.Term) bool { return within(value) })
+	if number, ok := term.Value.(ast.Number); ok { // a long one takes as long as several elements
+		*total += longSteps(magnitude(string(number))) * enumeratedPerStep
+		return
 	}
+	until(term.Value, within, func(_, value *ast.Term) bool { return within(value) })
 }
 
 // valued are the variables of a pattern that have a value.

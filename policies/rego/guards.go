@@ -87,23 +87,20 @@ func listed(term *ast.Term) bool {
 func numbers(operands []*ast.Term) (charge, error) {
 	digits := 0
 	for _, operand := range operands {
+		number := ""
 		switch v := operand.Value.(type) {
 		case ast.Number:
-			n := magnitude(string(v))
-			if n > 10*maxDigits {
-				return charge{}, fmt.Errorf("a number of %d digits is longer than %d", n, 10*maxDigits)
-			}
-			digits += n
+			number = string(v)
 		case ast.String:
-			if len(v) > maxDigits {
+			if number = string(v); len(v) > maxDigits {
 				return charge{}, fmt.Errorf("a number of %d characters is longer than %d", len(v), maxDigits)
 			}
-			n := magnitude(string(v))
-			if n > 10*maxDigits {
-				return charge{}, fmt.Errorf("a number of %d digits is longer than %d", n, 10*maxDigits)
-			}
-			digits += n
 		}
+		n := magnitude(number)
+		if n > 10*maxDigits {
+			return charge{}, fmt.Errorf("a number of %d digits is longer than %d", n, 10*maxDigits)
+		}
+		digits += n
 	}
 	if digits <= shortDigits {
 		return charge{work: numberSteps}, nil
@@ -653,14 +650,21 @@ func (w *weigher) add(term *ast.Term) {
 		return
 	}
 	w.total += perValue
-	switch v := term.Value.(type) {
+	until(term.Value, w.element, w.member)
+}
+
+// until calls a function for each element of a list or a set, and another one for each member of an object, until it returns true. It reports
+// whether it did.
+func until(value ast.Value, element func(*ast.Term) bool, member func(key, value *ast.Term) bool) bool {
+	switch v := value.(type) {
 	case *ast.Array:
-		v.Until(w.element)
+		return v.Until(element)
 	case ast.Set:
-		v.Until(w.element)
+		return v.Until(element)
 	case ast.Object:
-		v.Until(w.member)
+		return v.Until(member)
 	}
+	return false
 }
 
 // depths is the sum of how deep each value in a term lies.
@@ -676,14 +680,7 @@ func addDepths(term *ast.Term, depth int, total *int) {
 	}
 	*total += depth
 	within := func(element *ast.Term) bool { addDepths(element, depth+1, total); return *total > maxWeight }
-	switch v := term.Value.(type) {
-	case *ast.Array:
-		v.Until(within)
-	case ast.Set:
-		v.Until(within)
-	case ast.Object:
-		v.Until(func(_, value *ast.Term) bool { return within(value) })
-	}
+	until(term.Value, within, func(_, value *ast.Term) bool { return within(value) })
 }
 
 // guardedBuiltins are the guarded forms, for the compiler and the evaluator.

@@ -189,15 +189,10 @@ func (h *hashedTexts) addAll(value ast.Value) *nearTexts {
 
 // addWithin adds all texts of a value, up to those that are too near. It reports whether there are such texts.
 func (h *hashedTexts) addWithin(value ast.Value) bool {
-	switch v := value.(type) {
-	case ast.String:
-		h.near = h.add(string(v))
-	case *ast.Array:
-		v.Until(h.element)
-	case ast.Set:
-		v.Until(h.element)
-	case ast.Object:
-		v.Until(h.member)
+	if text, ok := value.(ast.String); ok {
+		h.near = h.add(string(text))
+	} else {
+		until(value, h.element, h.member)
 	}
 	return h.near != nil
 }

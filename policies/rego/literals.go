@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/topdown"
 	"github.com/open-policy-agent/opa/v1/types"
 )
 
@@ -23,20 +22,15 @@ const (
 const largeLiteral = 64
 
 // making are the functions that return a literal with the values of its variables. The step of once is free.
-func making() map[string]*topdown.Builtin {
-	made := map[string]*topdown.Builtin{
-		makeName: {Func: func(_ topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
-			return yield(operands[0])
-		}},
-		onceName: free(&ast.Builtin{}, func(b *budget, operands []*ast.Term) *ast.Term {
+func making() map[string]counter {
+	function := types.NewFunction(types.Args(types.A), types.A)
+	return map[string]counter{
+		makeName: {function, func(_ *budget, operands []*ast.Term) *ast.Term { return operands[0] }},
+		onceName: {function, func(b *budget, operands []*ast.Term) *ast.Term {
 			b.refund()
 			return operands[0]
-		}),
+		}},
 	}
-	for name, function := range made {
-		function.Decl = &ast.Builtin{Name: name, Decl: types.NewFunction(types.Args(types.A), types.A)}
-	}
-	return made
 }
 
 // makes reports whether an expression gives a variable without a value a large literal.

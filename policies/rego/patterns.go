@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/topdown"
 	"github.com/open-policy-agent/opa/v1/types"
 )
 
@@ -21,42 +20,34 @@ const (
 )
 
 // agreeing are the functions that charge for comparing values of the same place.
-func agreeing() map[string]*topdown.Builtin {
-	made := map[string]*topdown.Builtin{}
-	number := func(operands []*ast.Term, i int) int {
-		n, _ := integer(operands, i)
-		return int(n)
-	}
-	for name, c := range map[string]struct {
-		args []types.Type
-		free bool
-		call func(b *budget, operands []*ast.Term)
-	}{
-		// agree charges for comparing a value so many times.
-		agreeName: {[]types.Type{types.A, types.N}, true, func(b *budget, operands []*ast.Term) {
-			b.agrees(operands[0], number(operands, 1))
-		}},
-		workName: {[]types.Type{types.N}, true, func(b *budget, operands []*ast.Term) { b.work(number(operands, 0)) }},
-		// enter takes bytes for a member of an object that a rule makes.
-		enterName: {[]types.Type{types.N, types.N, types.A}, false, func(b *budget, operands []*ast.Term) {
-			b.charge(charge{keeps: number(operands, 0)})
-			b.enters(number(operands, 1), operands[2])
-		}},
-		// fill takes bytes for a member of an object that a comprehension makes.
-		fillName: {[]types.Type{types.N, types.N, types.A, types.A}, false, func(b *budget, operands []*ast.Term) {
-			b.charge(charge{keeps: number(operands, 0)})
-			b.fills(number(operands, 1), operands[2], operands[3])
-		}},
-	} {
-		declaration := &ast.Builtin{Name: name, Decl: types.NewFunction(types.Args(c.args...), types.B)}
-		made[name] = free(declaration, func(b *budget, operands []*ast.Term) *ast.Term {
-			if c.call(b, operands); c.free {
-				b.refund()
-			}
+func agreeing() map[string]counter {
+	charges := func(call func(b *budget, operands []*ast.Term), args ...types.Type) counter {
+		return counter{types.NewFunction(types.Args(args...), types.B), func(b *budget, operands []*ast.Term) *ast.Term {
+			call(b, operands)
 			return ast.InternedTerm(true)
-		})
+		}}
 	}
-	return made
+	return map[string]counter{
+		// agree charges for comparing a value so many times.
+		agreeName: charges(func(b *budget, operands []*ast.Term) {
+			b.agrees(operands[0], count(operands, 1))
+			b.refund()
+		}, types.A, types.N),
+		workName: charges(func(b *budget, operands []*ast.Term) {
+			b.work(count(operands, 0))
+			b.refund()
+		}, types.N),
+		// enter takes bytes for a member of an object that a rule makes.
+		enterName: charges(func(b *budget, operands []*ast.Term) {
+			b.charge(charge{keeps: count(operands, 0)})
+			b.enters(count(operands, 1), operands[2])
+		}, types.N, types.N, types.A),
+		// fill takes bytes for a member of an object that a comprehension makes.
+		fillName: charges(func(b *budget, operands []*ast.Term) {
+			b.charge(charge{keeps: count(operands, 0)})
+			b.fills(count(operands, 1), operands[2], operands[3])
+		}, types.N, types.N, types.A, types.A),
+	}
 }
 
 // agrees charges for comparing a value with others.
@@ -325,9 +316,6 @@ func (*accountant) comparesOutput(output *ast.Term, seen known) bool {
 	return compares
 }
 
-// patternsPerStep are the rules of a function, or of a set, whose heads are compared in one step.
-const patternsPerStep = 1
-
 // arguments charges for comparing arguments with the patterns of all rules of a function.
 func (a *accountant) arguments(arguments []*ast.Term, rules []*ast.Rule, seen known, expr *ast.Expr) []*ast.Expr {
 	often := 0
@@ -346,7 +334,7 @@ func (a *accountant) arguments(arguments []*ast.Term, rules []*ast.Rule, seen kn
 		all = append(all, a.agreeing(argument, often, seen, expr.Location)...)
 	}
 	if often >= fewRules {
-		all = append(all, charging(workName, expr.Location, ast.IntNumberTerm(often/patternsPerStep)))
+		all = append(all, charging(workName, expr.Location, ast.IntNumberTerm(often)))
 	}
 	return all
 }

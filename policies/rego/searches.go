@@ -2,7 +2,6 @@ package rego
 
 import (
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/topdown"
 	"github.com/open-policy-agent/opa/v1/types"
 )
 
@@ -12,16 +11,11 @@ import (
 
 // searching are the functions that charge for searches. The steps of find and weigh are free; the step of keep is not, because it also
 // charges for memory.
-func searching() map[string]*topdown.Builtin {
-	made := map[string]*topdown.Builtin{}
-	for name, c := range map[string]struct {
-		function *types.Function
-		call     func(b *budget, operands []*ast.Term) (result *ast.Term)
-	}{
+func searching() map[string]counter {
+	return map[string]counter{
 		// keep takes bytes, and charges for a search for a new element or a key.
 		keepName: {types.NewFunction(types.Args(types.N, types.A), types.B), func(b *budget, operands []*ast.Term) *ast.Term {
-			n, _ := integer(operands, 0)
-			b.charge(charge{keeps: int(n)})
+			b.charge(charge{keeps: count(operands, 0)})
 			b.finds(operands[1])
 			b.agrees(operands[1], sorting)
 			return ast.InternedTerm(true)
@@ -35,33 +29,14 @@ func searching() map[string]*topdown.Builtin {
 		weighName: {types.NewFunction(types.Args(types.A, types.N), types.A), func(b *budget, operands []*ast.Term) *ast.Term {
 			value := operands[2]
 			if size := comparedSize(value); size >= comparedPerStep {
-				depth, _ := integer(operands, 1)
 				elements := 1
-				enumerated(operands[0], int(depth), &elements)
+				enumerated(operands[0], count(operands, 1), &elements)
 				b.work(times(elements, size) / comparedPerStep)
 			}
 			b.refund()
 			return value
 		}},
-	} {
-		made[name] = free(&ast.Builtin{Name: name, Decl: c.function}, c.call)
 	}
-	return made
-}
-
-// free is a function that only charges.
-func free(declaration *ast.Builtin, call func(b *budget, operands []*ast.Term) *ast.Term) *topdown.Builtin {
-	return &topdown.Builtin{Decl: declaration, Func: func(bctx topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
-		b, ok := bctx.Cancel.(*budget)
-		if !ok {
-			return nil
-		}
-		result := call(b, operands)
-		if b.exceeded != "" {
-			return stopped(bctx, b)
-		}
-		return yield(result)
-	}}
 }
 
 // comparedSize is the size of a text, a list, a set or an object, in bytes. Comparing another value takes next to nothing: 0.
@@ -280,14 +255,11 @@ func (a *accountant) searches(expr *ast.Expr, seen known) []*ast.Expr {
 	return all
 }
 
-// fewRules are so many rules that a step pays for what the evaluator does with their heads.
+// fewRules are so many rules that a step pays for comparing their heads. Of more, a step pays for one.
 const fewRules = 16
 
-// headsPerStep are the heads of rules that the evaluator compares in a step, and mergedPerStep the rules below a name that it puts together.
-const (
-	headsPerStep  = 1
-	mergedPerStep = 8
-)
+// mergedPerStep are the pairs of rules below a name that the evaluator puts together in a step.
+const mergedPerStep = 64
 
 // treeWork are the steps of evaluating a reference to many rules: those of a set, whose heads are compared with the element, or those with
 // other names below it, whose results are put together one after the other. The name and the rest are those of ruleAt.
@@ -297,12 +269,12 @@ func (a *accountant) treeWork(ref ast.Ref, name string, rest ast.Ref) int {
 	}
 	if name != "" {
 		if rules := len(a.rules[name]); len(rest) > 0 && rules >= fewRules {
-			return rules / headsPerStep
+			return rules
 		}
 		return 0
 	}
 	below := a.below[ref.GroundPrefix().String()]
-	return times(below, below) / mergedPerStep / mergedPerStep
+	return times(below, below) / mergedPerStep
 }
 
 // referencesIn are the references of an expression, without those of its bodies.
