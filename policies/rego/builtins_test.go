@@ -180,6 +180,8 @@ func TestWhatFunctionsTake(t *testing.T) {
 					operands[0] = arguments[i%len(arguments)]
 				case i == 0 && name == "time.parse_ns":
 					operands = []*ast.Term{ast.StringTerm("2006-01-02"), ast.StringTerm("2006-01-02")}
+				case i == 0 && name == "regex.template_match":
+					operands = []*ast.Term{ast.StringTerm(strings.Repeat("{a}", 600)), ast.StringTerm("a"), ast.StringTerm("{"), ast.StringTerm("}")}
 				}
 				var charged int
 				rejected, answered := false, false

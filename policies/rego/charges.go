@@ -59,9 +59,6 @@ func (r rate) says() string {
 	return fmt.Sprintf("a step for each %d bytes of size", r.perStep)
 }
 
-// gathering is what putting sets and objects together takes, besides what has the same hash.
-var gathering = rate{kept: 16, perStep: 64}
-
 // classes are all functions that a module may call, each with what it is charged. Size is the sum of all strings and
 // numbers in the arguments, and 8 bytes for each value, counted as often as it occurs. The factors are measured, and
 // TestWhatFunctionsTake holds that none takes more. TestChargesAreWhatTheTableSays holds the words to the guards.
@@ -117,16 +114,26 @@ func classes() []class {
 		},
 		bySize(
 			rate{taken: 20, perStep: 64}, "the answer is small, what they need to find it is not",
-			"json.is_valid", "base64.is_valid", "semver.is_valid", "semver.compare", "uri.is_valid", "strings.any_prefix_match", "strings.any_suffix_match", "object.subset", "crypto.hmac.md5", "crypto.hmac.sha1", "crypto.hmac.sha256", "crypto.hmac.sha512",
+			"json.is_valid", "base64.is_valid", "semver.is_valid", "semver.compare", "uri.is_valid", "strings.any_prefix_match", "strings.any_suffix_match", "crypto.hmac.md5", "crypto.hmac.sha1", "crypto.hmac.sha256", "crypto.hmac.sha512",
 		),
 		bySize(
 			rate{kept: 8, perStep: 64}, "the result is at most three times as large, and is copied once or twice",
 			"strings.count", "lower", "upper", "strings.reverse", "substring", "glob.quote_meta", "base64.decode", "base64.encode", "base64url.decode", "base64url.encode", "base64url.encode_no_pad", "hex.decode", "hex.encode", "urlquery.encode", "urlquery.decode", "array.concat", "array.flatten", "array.reverse", "sort",
 		),
 		{
-			[]string{"and", "or", "union", "intersection", "object.keys", "object.union", "object.union_n", "object.remove", "object.filter", "json.filter", "json.remove", "graph.reachable", "internal.template_string", "urlquery.encode_object"},
+			[]string{"and", "or", "union", "intersection", "object.keys", "object.union", "object.union_n", "object.remove", "object.filter", "json.filter", "json.remove", "internal.template_string", "urlquery.encode_object"},
 			gathered,
 			gathering.says() + "; if elements with the same hash have more than 2048 bytes, counted for each pair, a step for each 256 bytes of them", "a set or an object keeps a hash and an order of its elements",
+		},
+		{
+			[]string{"graph.reachable"},
+			reachable, "as `and`, with the elements of all lists and sets of edges", "each node is visited once",
+		},
+		{
+			[]string{"object.subset"},
+			subset,
+			"20 × size while it runs, and a step for each 64 bytes of size; one for each 1024 bytes of the second value, × (the depth and the longest list of the first); elements with the same hash as `and`",
+			"the second value is compared at each depth of objects, and at each place of a list",
 		},
 		{[]string{"minus"}, difference, "of sets, as `and`; of numbers, as `plus`", "it is the difference of numbers or of sets"},
 		bySize(rate{kept: 32, perStep: 64}, "a text has up to six bytes for one, and an error quotes it", "json.marshal", "uri.parse"),
@@ -160,29 +167,30 @@ func classes() []class {
 			"12 × size, 48 × with %q, %x, %X, %U, %b, %c, %e, %f or %g; widths count, and so do the arguments again for each [; widths and precisions of more than 1000 are rejected, and so is *",
 			"an argument may be named again and again",
 		},
-		{[]string{"regex.is_valid"}, patternOnly, "2048 bytes while it runs, and a step, for each state of the pattern; more than 8,000 are rejected", "it is compiled"},
+		{[]string{"regex.is_valid"}, patternOnly, "2048 bytes while it runs, and a step, for each state of the pattern; more than 2,000 are rejected, and \\p counts 32 more; if the pattern has (?, a step for each 64 characters up to the end of each range that is not of ASCII", "it is compiled"},
 		{
 			[]string{"regex.match"},
 			matched,
-			"while it runs, 2048 bytes for each state of the pattern, and 32 bytes for each of up to 262,144 characters times states; a step for each 8 states, and for each 64 characters times states",
+			"while it runs, 2048 bytes for each state of the pattern, and 32 bytes for each of up to 262,144 characters times states; a step for each 8 states, and for each 64 characters times states, and ranges as regex.is_valid",
 			"the pattern is compiled, and each character is held against every state",
 		},
 		{
 			[]string{"regex.template_match"},
 			templated,
-			"while it runs, 4096 bytes for each state of the template; a step for each state, and for each 64 characters times states", "the template is a pattern",
+			"while it runs, 4096 bytes for each state of the template; a step for each state, and for each 64 characters times states, and ranges as regex.is_valid", "the template is a pattern",
 		},
-		{[]string{"regex.replace"}, replacedPattern, "as regex.match, and 16 × (the text and one) × (the replacement and one)", "the replacement may name the match again and again"},
+		{[]string{"regex.replace"}, replacedPattern, "as regex.find_n, but 16 × (the text and one) × (the replacement and one)", "the replacement may name the match again and again"},
 		{
 			[]string{"regex.split", "regex.find_n", "regex.find_all_string_submatch_n"},
 			matchedAll,
-			"as regex.match, and 192 × (the text and 8) × (the groups of the pattern and one)", "each character may become a value for each group",
+			"as regex.match, and 192 × (the text and 8) × (the groups of the pattern and one); a step for each 8 bytes of a pattern with repetitions; if one of them is optional, and needs what is behind it, as in `a.*b|a`, each match costs as much as the whole text, up to five times",
+			"each character may become a value for each group, and the text is read again for each match",
 		},
 		{
 			[]string{"glob.match"},
 			globbed,
-			"while it runs, 512 × the pattern and the delimiters and 32 × the text; a step for each 64 bytes of the pattern and the text, × (a 64th of the text and one) for each of up to 8 wildcards",
-			"it tries every place of each text between wildcards",
+			"while it runs, 512 × the size of the pattern and the delimiters, and 4 × the text for each { and once more; a step for each 64 bytes of all, and one for each 512 bytes of the text, × the size of the pattern and the delimiters; patterns of more than 8,000 bytes are rejected",
+			"each part of the pattern is matched at every place of the text",
 		},
 		{
 			[]string{"time.add_date", "time.clock", "time.date", "time.diff", "time.weekday"},

@@ -111,34 +111,6 @@ func numbers(operands []*ast.Term) (charge, error) {
 // numberSteps are the steps of exact arithmetic with short numbers.
 const numberSteps = 8
 
-// difference is that of two numbers or of two sets.
-func difference(operands []*ast.Term) (charge, error) {
-	if _, ok := operands[0].Value.(ast.Number); ok {
-		return numbers(operands)
-	}
-	return gathered(operands)
-}
-
-// gathered are the elements of sets and objects that are put together, or looked for. To find out which of them have the same hash, they
-// are sorted, which is paid for before, unless they are small.
-func gathered(operands []*ast.Term) (charge, error) {
-	c, err := gathering.guard(operands)
-	if c.keeps > 16*small {
-		c.then = func() (charge, error) { return charge{work: alikeSteps(operands)}, nil }
-	} else {
-		c.work += alikeSteps(operands)
-	}
-	return c, err
-}
-
-// alikeSteps are the steps of comparing elements with the same hash.
-func alikeSteps(operands []*ast.Term) int {
-	if bytes := collisions(operands...); bytes >= small {
-		return bytes / comparedPerStep
-	}
-	return 0
-}
-
 // shortDigits are those of numbers whose sum, product and so on are small.
 const shortDigits = 40
 
@@ -349,112 +321,6 @@ func decoded(operands []*ast.Term) (charge, error) {
 	return charge{keeps: times(value, weight(operands...))}, nil
 }
 
-// maxStates bounds a pattern, of which OPA remembers a hundred.
-const maxStates = 8_000
-
-// states of a pattern: as many as it has characters, times the repetitions that it asks for.
-func states(pattern string) int {
-	states := len(pattern)
-	for _, repeated := range strings.Split(pattern, "{")[min(1, len(pattern)):] {
-		count := 0
-		for i := 0; i < len(repeated) && (repeated[i] >= '0' && repeated[i] <= '9' || repeated[i] == ','); i++ {
-			if repeated[i] == ',' {
-				count = 0
-				continue
-			}
-			count = min(count*10+int(repeated[i]-'0'), maxRange)
-		}
-		states = times(states, max(count, 1))
-	}
-	return states
-}
-
-// patternOnly is compiling a pattern.
-func patternOnly(operands []*ast.Term) (charge, error) {
-	p, _ := operands[0].Value.(ast.String)
-	n := states(string(p))
-	if n > maxStates {
-		return charge{}, fmt.Errorf("a pattern of %d states is larger than %d", n, maxStates)
-	}
-	const state = 2048
-	return charge{takes: state * n, work: n}, nil
-}
-
-// The matcher notes the places that it visited, and where it may go on, for up to so many.
-const (
-	maxVisits = 1 << 18
-	perVisit  = 32
-)
-
-// perMatching are the characters, times the states of the pattern, that one step pays for.
-const perMatching = 64
-
-// matching is compiling a pattern, and holding each character of a text against every state of it.
-func matching(pattern, subject *ast.Term) (charge, error) {
-	c, err := patternOnly([]*ast.Term{pattern})
-	if err != nil {
-		return c, err
-	}
-	p, _ := pattern.Value.(ast.String)
-	s, _ := subject.Value.(ast.String)
-	visits := times(len(s)+1, states(string(p)))
-	c.work, c.takes = min(c.work/8+visits/perMatching, tooHeavy), c.takes+perVisit*min(visits, maxVisits)
-	return c, nil
-}
-
-// matched is a pattern, and what may match it.
-func matched(operands []*ast.Term) (charge, error) { return matching(operands[0], operands[1]) }
-
-// matchedAll is a pattern whose matches, and those of its groups, become values.
-func matchedAll(operands []*ast.Term) (charge, error) {
-	c, err := matching(operands[0], operands[1])
-	if err != nil {
-		return c, err
-	}
-	p, _ := operands[0].Value.(ast.String)
-	const value = 192
-	c.keeps = times(value, times(text(operands, 1)+8, 1+strings.Count(string(p), "(")))
-	return c, nil
-}
-
-// replacedPattern puts a string in the place of what a pattern matches, which may be nothing, and may repeat what
-// was matched as often as it has room to name it.
-func replacedPattern(operands []*ast.Term) (charge, error) {
-	c, err := matching(operands[1], operands[0])
-	if err != nil {
-		return c, err
-	}
-	c.keeps = times(2*copied, times(text(operands, 0)+1, text(operands, 2)+1))
-	return c, nil
-}
-
-// templated is a text with patterns in it.
-func templated(operands []*ast.Term) (charge, error) {
-	p, _ := operands[0].Value.(ast.String)
-	n := states(string(p))
-	if n > maxStates {
-		return charge{}, fmt.Errorf("a pattern of %d states is larger than %d", n, maxStates)
-	}
-	const state = 4096
-	return charge{takes: state * n, work: min(n+times(text(operands, 1), n)/perMatching, tooHeavy)}, nil
-}
-
-// globbed is a text and a pattern with wildcards. The text between two of them is looked for at every place.
-func globbed(operands []*ast.Term) (charge, error) {
-	p, _ := operands[0].Value.(ast.String)
-	if len(p) > maxStates {
-		return charge{}, fmt.Errorf("a pattern of %d characters is longer than %d", len(p), maxStates)
-	}
-	subject := text(operands, 2)
-	places := strings.Count(string(p), "*") + strings.Count(string(p), "{") + strings.Count(string(p), ",")
-	work := subject + len(p)
-	for range min(places, 8) {
-		work = times(work, 1+subject/perMatching)
-	}
-	const wildcard, character = 512, 32
-	return charge{takes: times(wildcard, len(p)+weight(operands[1])) + times(character, subject), work: work / perMatching}, nil
-}
-
 // formatted is text with as many arguments as it has verbs, each as wide as the verb says.
 func formatted(operands []*ast.Term) (charge, error) {
 	size := weight(operands...)
@@ -501,11 +367,14 @@ func plainVerb(verb string) (width int, letter byte, err error) {
 	return width, 0, nil
 }
 
-// zones rejects the time zone of the process: the same policy would evaluate differently elsewhere.
+// zones rejects the time zone of the process, with which the same policy would evaluate differently elsewhere, and what is no name of a time zone.
 func zones(operands []*ast.Term) (charge, error) {
 	for _, operand := range operands {
-		if v, ok := operand.Value.(*ast.Array); ok && v.Len() > 1 && v.Elem(1).Value.Compare(ast.String("Local")) == 0 {
+		switch name, ok := zoneName(operand); {
+		case ok && name == "Local":
 			return charge{}, errors.New("the time zone Local is that of the process; name one")
+		case ok && (len(name) > maxZone || strings.ContainsFunc(name, notInZone) || strings.Contains(name, "//")):
+			return charge{}, fmt.Errorf("there is no time zone %.*q", maxZone, name)
 		}
 	}
 	c, err := numbers(operands)
@@ -514,15 +383,31 @@ func zones(operands []*ast.Term) (charge, error) {
 	return c, err
 }
 
+// maxZone bounds the name of a time zone.
+const maxZone = 64
+
+// notInZone reports whether no name of a time zone has a character. A point would be another name for the same file, each of which OPA remembers.
+func notInZone(r rune) bool {
+	return (r|' ' < 'a' || r|' ' > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("/_+-", r)
+}
+
+// zoneName is the name of the time zone of a time; false for none.
+func zoneName(time *ast.Term) (string, bool) {
+	v, ok := time.Value.(*ast.Array)
+	if !ok || v.Len() < 2 {
+		return "", false
+	}
+	name, ok := v.Elem(1).Value.(ast.String)
+	return string(name), ok
+}
+
 // zoneSteps are what time zones cost, which are read from files.
 func zoneSteps(operands []*ast.Term) int {
 	const zone = 150
 	total := 0
 	for _, operand := range operands {
-		if v, ok := operand.Value.(*ast.Array); ok && v.Len() > 1 {
-			if name, ok := v.Elem(1).Value.(ast.String); ok && name != "" && name != "UTC" {
-				total += zone
-			}
+		if name, ok := zoneName(operand); ok && name != "" && name != "UTC" {
+			total += zone
 		}
 	}
 	return total

@@ -1,9 +1,6 @@
 package rego
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/types"
 )
@@ -100,55 +97,4 @@ func (a *accountant) once(term *ast.Term, seen known, location *ast.Location) (*
 	variable := a.fresh(location)
 	seen.add(variable.Value.(ast.Var), hasValue)
 	return variable, []*ast.Expr{charging(onceName, location, term, variable)}
-}
-
-// collisions is what making a set or an object again takes besides, in bytes: its keys are compared with all that have the same hash, and in a
-// set also with those that follow.
-func collisions(terms ...*ast.Term) int {
-	total := 0
-	for _, term := range terms {
-		var keys []*ast.Term
-		each := func(key *ast.Term) {
-			if kindOf(key) >= sharedInteger {
-				keys = append(keys, key)
-			}
-		}
-		switch v := term.Value.(type) {
-		case ast.Set:
-			v.Foreach(each)
-		case ast.Object:
-			v.Foreach(func(key, _ *ast.Term) { each(key) })
-		case *ast.Array:
-			v.Foreach(func(element *ast.Term) {
-				switch element.Value.(type) {
-				case ast.Set, ast.Object:
-					total = min(total+collisions(element), tooHeavy)
-				default:
-					each(element)
-				}
-			})
-		}
-		total = min(total+probed(keys), tooHeavy)
-	}
-	return total
-}
-
-// probed is what adding keys to a set one after the other compares, in bytes.
-func probed(keys []*ast.Term) int {
-	if len(keys) < 2 {
-		return 0
-	}
-	slices.SortFunc(keys, func(a, b *ast.Term) int { return cmp.Compare(a.Hash(), b.Hash()) })
-	largest := 0
-	probes, slot := 0, keys[0].Hash()
-	for _, key := range keys {
-		hash := key.Hash()
-		slot = max(slot, hash)
-		if slot > hash {
-			largest = max(largest, comparing(key, kindOf(key)))
-		}
-		probes = min(probes+slot-hash, tooHeavy)
-		slot++
-	}
-	return times(probes, largest)
 }

@@ -139,26 +139,16 @@ type elementHash struct {
 	plain bool
 }
 
-// displaced is how many elements the parser finds at the places of others, if it makes a set of elements. An element that finds another one at
-// the place of its hash takes the next free place. The number does not depend on their order.
+// displaced is how many elements the parser finds at the places of others, if it makes a set of elements.
 func displaced(elements []elementHash) int {
 	slices.SortFunc(elements, func(a, b elementHash) int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(rank(a), rank(b)))
 	})
-	total, waiting := 0, 0
+	total, waiting := 0, displacement{}
 	for i, e := range elements {
-		if i > 0 {
-			if e == elements[i-1] && e.plain {
-				continue
-			}
-			if distance := uint64(e.hash) - uint64(elements[i-1].hash); distance < uint64(waiting) { //nolint:gosec // the hashes are sorted
-				waiting -= int(distance) //nolint:gosec // less than the elements
-			} else {
-				waiting = 0
-			}
+		if i == 0 || e != elements[i-1] || !e.plain {
+			total = min(total+waiting.next(e.hash), tooHeavy)
 		}
-		total = min(total+waiting, tooHeavy)
-		waiting++
 	}
 	return total
 }

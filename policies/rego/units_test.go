@@ -120,14 +120,26 @@ func costly() map[string]string {
 		"an index of fractions":  manyTimes(450, "f(x) if x == 0.5%d") + d("some a in r; some b in r; not f(0.25); a * b < 0"),
 		"small literals": r + manyTimes(3, "f%d(x) := g%d(["+strings.Repeat("x, ", 19)+"x])") + "g0(x) := f1(x)\ng1(x) := f2(x)\n" +
 			"g2(x) := 1 if { some a in r; some b in r; is_array(x); a * b < 0 }\ndeny contains \"a\" if f0(1) == 1",
-		"long numbers":           "n := 1e900\nm := 1e901\n" + d("some a in r; some b in r; not n == m; a * b < 0"),
-		"replace a long text":    "t := concat(\"\", [\"a\" | some i in numbers.range(1, 5000)])\n" + d("some a in r; replace(\"x\", t, \"\") == \"\"; a < 0"),
-		"trim by a long text":    "t := concat(\"\", [\"é\" | some i in numbers.range(1, 5000)])\nu := concat(\"\", [\"ä\" | some i in numbers.range(1, 5000)])\n" + d("some a in r; some b in r; trim(t, concat(\"\", [u, \"é\"])) == \"x\"; a < b"),
-		"locate a long text":     "t := concat(\"\", [\"é\" | some i in numbers.range(1, 5000)])\nu := concat(\"\", [\"é\" | some i in numbers.range(1, 1000)])\n" + d("some a in r; some b in r; indexof(t, concat(\"\", [u, \"a\"])) > 0; a < b"),
-		"greatest long number":   "q := [x | some a in r; x := a + 0." + strings.Repeat("7", 90) + "]\n" + d("some a in r; some b in r; max(q) < 0; a < b"),
-		"long numbers in a list": "q := [x | some a in r; x := 1e900 + a]\n" + d("some a in r; q[_] == 1e901; a < 0"),
-		"large range":            "deny contains \"a\" if { some a in numbers.range(1, 90000); a < 0 }",
-		"nothing":                "deny contains \"a\" if { input.vm.spec.hostname == \"x\" }",
+		"long numbers":                 "n := 1e900\nm := 1e901\n" + d("some a in r; some b in r; not n == m; a * b < 0"),
+		"replace a long text":          "t := concat(\"\", [\"a\" | some i in numbers.range(1, 5000)])\n" + d("some a in r; replace(\"x\", t, \"\") == \"\"; a < 0"),
+		"trim by a long text":          "t := concat(\"\", [\"é\" | some i in numbers.range(1, 5000)])\nu := concat(\"\", [\"ä\" | some i in numbers.range(1, 5000)])\n" + d("some a in r; some b in r; trim(t, concat(\"\", [u, \"é\"])) == \"x\"; a < b"),
+		"locate a long text":           "t := concat(\"\", [\"é\" | some i in numbers.range(1, 5000)])\nu := concat(\"\", [\"é\" | some i in numbers.range(1, 1000)])\n" + d("some a in r; some b in r; indexof(t, concat(\"\", [u, \"a\"])) > 0; a < b"),
+		"greatest long number":         "q := [x | some a in r; x := a + 0." + strings.Repeat("7", 90) + "]\n" + d("some a in r; some b in r; max(q) < 0; a < b"),
+		"long numbers in a list":       "q := [x | some a in r; x := 1e900 + a]\n" + d("some a in r; q[_] == 1e901; a < 0"),
+		"expressions that read again":  d("some a in r; is_null(regex.find_n(\"a.*b|a\", input.params.medium, -1)); a < 0"),
+		"expressions that replace":     d("some a in r; is_null(regex.replace(input.params.medium, \"(a[^c]*b)?a\", \"\")); a < 0"),
+		"expressions of parts":         d("some a in r; some b in r; is_null(regex.split(\",+\", input.params.short)); a < b"),
+		"ranges of any case":           d("some a in r; is_null(regex.is_valid(sprintf(\"(?i)[B-𞥂][C-\\\\x{1e942}]%d\", [a])))"),
+		"classes by name":              d("some a in r; is_null(regex.match(sprintf(\"%s(?i)%d\", [`\\pL\\PN\\pL`, a]), \"x\"))"),
+		"subsets of lists":             "q := [0 | some i in numbers.range(1, 3000)]\n" + d("some a in r; object.subset(q, array.concat(array.slice(q, 0, 1000), [a]))"),
+		"subsets of objects":           d("some a in r; object.subset(input.params.deep, input.params.deeper)"),
+		"edges that are reached again": "q := {\"r\": [\"a\" | some i in numbers.range(1, 900)], \"a\": [\"x\" | some i in numbers.range(1, 900)]}\n" + d("some a in r; is_null(graph.reachable(q, [\"r\"])); a < 0"),
+		"globs of many stars":          d("some a in r; some b in r; glob.match(\"" + strings.Repeat("*a", 25) + "*b*\", [], input.params.short); a < b"),
+		"globs of many braces":         d("some a in r; some b in r; glob.match(\"" + strings.Repeat("{a,*}", 25) + "b\", [], input.params.medium); a < b"),
+		"unions of lists that follow":  "q := {[i] | some i in numbers.range(1, 300)}\nu := {[0, i] | some i in numbers.range(1, 300)}\n" + d("some a in r; is_null(q | u); a < 0"),
+		"unions of equal lists":        "q := {[i] | some i in numbers.range(1, 300)}\n" + d("some a in r; is_null(q | {[a]}); a < 0"),
+		"large range":                  "deny contains \"a\" if { some a in numbers.range(1, 90000); a < 0 }",
+		"nothing":                      "deny contains \"a\" if { input.vm.spec.hostname == \"x\" }",
 	}
 }
 
@@ -140,6 +152,15 @@ func TestStepsAreTime(t *testing.T) {
 			"image": "quay.io/" + strings.Repeat("a/", 400) + "b",
 		},
 	}
+	nested := func(leaf string) (v any) {
+		v = leaf
+		for range 200 {
+			v = map[string]any{"a": v}
+		}
+		return v
+	}
+	params, _ := docs["params"].(map[string]any)
+	params["deep"], params["deeper"] = nested("a"), nested("b")
 	spec := map[string]any{"domain": map[string]any{"devices": map[string]any{"disks": []any{map[string]any{"name": "a", "disk": map[string]any{"bus": "virtio"}}, map[string]any{"name": "b", "disk": map[string]any{"bus": "sata"}}}}, "cpu": map[string]any{"cores": 4}}, "volumes": []any{map[string]any{"name": "a"}}}
 	docs["vm"] = map[string]any{"metadata": map[string]any{"name": "x"}, "spec": spec}
 	docs["object"] = map[string]any{"metadata": map[string]any{"name": "x"}, "spec": spec}
