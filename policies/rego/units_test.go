@@ -225,3 +225,19 @@ func TestElementsAreSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestDigitsOfElementsAreSteps holds that long numbers are charged by their digits, each time that they are compared with another one.
+func TestDigitsOfElementsAreSteps(t *testing.T) {
+	const numbers, digits = 100, 90
+	steps := func(body string) int {
+		module := mustCompile(t, fmt.Sprintf("package a\nq := [x | some i in numbers.range(1, %d); x := %s + i]\ndeny contains \"a\" if { %s }", numbers, strings.Repeat("7", digits), body))
+		_, spent, err := module.Measure(input(t, nil), Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return spent.Steps
+	}
+	if got, least := steps("q[_] == -1")-steps("q[0] == -1"), numbers*(1+digits/digitsPerStep); got < least {
+		t.Errorf("comparing %d numbers costs %d steps more, want at least %d", numbers, got, least)
+	}
+}
