@@ -4,7 +4,9 @@ import (
 	"math/bits"
 	"regexp"
 	"regexp/syntax"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -38,6 +40,44 @@ func statesOf(text string) (uint64, error) {
 		return 0, err
 	}
 	return countStates(parsed), nil
+}
+
+// maxFolded are the characters of ranges for any case in the patterns of an expression.
+const maxFolded = 1 << 21
+
+// Folded returns how many characters the ranges of a pattern for any case have, because the compiler looks up the other case of each. ASCII is left out. What follows a minus is taken for the end of a range
+// from zero.
+func Folded(pattern string) int {
+	if !strings.Contains(pattern, "(?") {
+		return 0
+	}
+	total := 0
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '\\':
+			i++
+		case '-':
+			if end := rangeEnd(pattern[i+1:]); end >= utf8.RuneSelf {
+				total = min(total+int(end), 1<<30)
+			}
+		}
+	}
+	return total
+}
+
+// rangeEnd is the character that a part of a pattern begins with.
+func rangeEnd(rest string) rune {
+	digits, escaped := strings.CutPrefix(rest, `\x{`)
+	if !escaped {
+		r, _ := utf8.DecodeRuneInString(rest)
+		return r
+	}
+	digits, _, _ = strings.Cut(digits, "}")
+	end, err := strconv.ParseUint(digits, 16, 32)
+	if err != nil {
+		return 0 // the pattern is wrong
+	}
+	return rune(min(end, utf8.MaxRune))
 }
 
 func countStates(e *syntax.Regexp) uint64 {
@@ -100,7 +140,7 @@ func (p patterns) computed(b *Budget, id int64, function, text string) (pattern,
 			return known, nil
 		}
 	}
-	b.pay(product(uint64(len(text)), parseUnits), id, function)
+	b.pay(product(uint64(len(text)), parseUnits)+uint64(Folded(text)/foldedPerUnit), id, function) //nolint:gosec // not negative
 	states, err := statesOf(text)
 	if err != nil {
 		return pattern{}, err
@@ -119,9 +159,11 @@ func (p patterns) computed(b *Budget, id int64, function, text string) (pattern,
 
 // What patterns cost.
 const (
-	parseUnits = 8  // to parse a byte
-	stateUnits = 10 // to compile a state
-	perState   = 256
+	parseUnits = 8 // to parse a byte
+	// foldedPerUnit are the characters of ranges for any case that are looked up in a unit.
+	foldedPerUnit = 6
+	stateUnits    = 10 // to compile a state
+	perState      = 256
 	// A unit matches so many bytes with so many states.
 	bytesPerMatch, statesPerMatch = 8, 2
 )

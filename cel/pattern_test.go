@@ -12,7 +12,7 @@ import (
 func TestPatterns(t *testing.T) {
 	s := scope(t, cel.ScopeOptions{})
 	d := &cel.Documents{Params: map[string]any{
-		"vowel": "[aeiou]", "broken": "(", "text": "kubevirt", "long": strings.Repeat("x", 200_000), "dear": strings.Repeat("(a{10}){90}", 9),
+		"vowel": "[aeiou]", "broken": "(", "text": "kubevirt", "long": strings.Repeat("x", 200_000), "dear": strings.Repeat("(a{10}){90}", 9), "folded": "(?i)" + strings.Repeat("[B-\U0001e942]", 50),
 	}}
 	for expression, want := range map[string]string{
 		"params.text.matches('^kube.*t$')":  "true",
@@ -30,6 +30,7 @@ func TestPatterns(t *testing.T) {
 		"params.long.findAll('x').size()":      "the expression is too expensive: it costs more than 1000000 units, in findAll",
 		"params.long.findAll('x', 5).size()":   "5",
 		"params.long.matches(params.dear)":     "the policy is too expensive: it takes more than 4194304 bytes of memory",
+		"params.text.matches(params.folded)":   "the expression is too expensive: it costs more than 1000000 units, in matches",
 		"params.text.matches(params.long)":     "the expression is too expensive: the arguments of matches are too large",
 	} {
 		expression = strings.Replace(expression, "matches(1)", "matches(dyn(1))", 1)

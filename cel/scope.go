@@ -286,9 +286,14 @@ func (v *view) check(expression string) (*celgo.Ast, []diagnostics.Problem) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	v.provider.missed = map[string]*apicel.DeclType{}
-	ast, found := v.env.Compile(expression)
+	ast, found := v.env.Parse(expression)
 	if found.Err() == nil {
-		return ast, nil
+		if foldedIn(ast) > maxFolded {
+			return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: "the ranges of regular expressions for any case have too many characters: write shorter ranges"}}
+		}
+		if ast, found = v.env.Check(ast); found.Err() == nil {
+			return ast, nil
+		}
 	}
 	var issues []diagnostics.Problem
 	for _, err := range found.Errors() {
@@ -299,6 +304,18 @@ func (v *view) check(expression string) (*celgo.Ast, []diagnostics.Problem) {
 	}
 	v.explainPatterns(expression, issues)
 	return nil, issues
+}
+
+// foldedIn is Folded for all texts of an expression, because checking compiles its patterns.
+func foldedIn(ast *celgo.Ast) (total int) {
+	celast.PreOrderVisit(ast.NativeRep().Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		if e.Kind() == celast.LiteralKind {
+			if text, ok := e.AsLiteral().(types.String); ok {
+				total = min(total+Folded(string(text)), 1<<30)
+			}
+		}
+	}))
+	return total
 }
 
 // explainPatterns says what is wrong with patterns, of which the compiler says only that they are.

@@ -93,7 +93,7 @@ func functionClasses() []functionClass {
 			charge{5, zoned},
 			"and 1000 for a time zone, which is read from a file",
 		},
-		{named("matches find findAll"), charge{10, nil}, "and 1 for each 2 states of the pattern and 4 bytes, and 4 for each state and 8 for each byte of a computed pattern"},
+		{named("matches find findAll"), charge{10, nil}, "and 1 for each 2 states of the pattern and 4 bytes, and 4 for each state and 8 for each byte of a computed pattern, and 1 for each 6 characters up to the end of its ranges for any case that are not of ASCII"},
 		{named("quantity isQuantity"), charge{15, quantifying}, "and 1 for each 4 bytes of text, and the square of 1/64 of them"},
 		{named("add sub compareTo isGreaterThan isLessThan asInteger asApproximateFloat isInteger sign"), charge{20, quantities}, "and 1 for each 2 digits of a quantity, or 16 bytes of a version"},
 		{named("semver isSemver"), charge{20, perBytes(1)}, "and 1 for each byte of text"},

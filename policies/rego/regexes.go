@@ -5,11 +5,11 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/virtward/virtward/cel"
 )
 
 // maxStates bounds a pattern, of which OPA remembers a hundred. The memory of a module without large documents has room for as many.
@@ -35,43 +35,8 @@ func states(pattern string) int {
 	return states
 }
 
-// foldedPerStep are the characters of a range that the compiler looks up one by one in a step, for the other case of each.
+// foldedPerStep are the characters of ranges for any case that are looked up in a step: see cel.Folded.
 const foldedPerStep = 64
-
-// folded are the characters in the ranges of a pattern for any case. ASCII is left out. What follows a minus is taken for the end of a range
-// from zero.
-func folded(pattern string) int {
-	if !strings.Contains(pattern, "(?") {
-		return 0
-	}
-	total := 0
-	for i := 0; i < len(pattern); i++ {
-		switch pattern[i] {
-		case '\\':
-			i++
-		case '-':
-			if end := rangeEnd(pattern[i+1:]); end >= utf8.RuneSelf {
-				total = min(total+int(end), tooHeavy)
-			}
-		}
-	}
-	return total
-}
-
-// rangeEnd is the character that a part of a pattern begins with.
-func rangeEnd(rest string) rune {
-	digits, escaped := strings.CutPrefix(rest, `\x{`)
-	if !escaped {
-		r, _ := utf8.DecodeRuneInString(rest)
-		return r
-	}
-	digits, _, _ = strings.Cut(digits, "}")
-	end, err := strconv.ParseUint(digits, 16, 32)
-	if err != nil {
-		return 0 // the pattern is wrong
-	}
-	return rune(min(end, utf8.MaxRune))
-}
 
 // compiled is compiling a pattern whose states take so many bytes each.
 func compiled(pattern ast.Value, state int) (charge, error) {
@@ -80,7 +45,7 @@ func compiled(pattern ast.Value, state int) (charge, error) {
 	if n > maxStates {
 		return charge{}, fmt.Errorf("a pattern of %d states is larger than %d", n, maxStates)
 	}
-	return charge{takes: state * n, work: n + folded(string(p))/foldedPerStep}, nil
+	return charge{takes: state * n, work: n + cel.Folded(string(p))/foldedPerStep}, nil
 }
 
 // perState are the bytes of a state.
