@@ -44,8 +44,11 @@ func bySize(r rate, why string, names ...string) class {
 }
 
 func (r rate) guard(operands []*ast.Term) (charge, error) {
-	size := weight(operands...)
-	return charge{keeps: times(r.kept, size), takes: times(r.taken, size), work: size / r.perStep}, nil
+	return r.forSize(weight(operands...)), nil
+}
+
+func (r rate) forSize(size int) charge {
+	return charge{keeps: times(r.kept, size), takes: times(r.taken, size), work: size / r.perStep}
 }
 
 // says is the rate in words.
@@ -83,7 +86,7 @@ func classes() []class {
 		{
 			[]string{"plus", "div", "rem", "abs", "ceil", "floor", "round", "format_int", "bits.and", "bits.negate", "bits.or", "bits.rsh", "bits.xor", "mul", "to_number", "units.parse", "units.parse_bytes"},
 			numbers,
-			"8 steps for numbers of up to 40 digits together; else also 32 × size, 64 bytes for each digit, and a step for each 8 digits; numbers of more than 1000 digits, exponents included, and texts of more than 100 characters are rejected",
+			"8 steps for numbers of up to 40 digits together; else also 32 × size, 64 bytes for each digit, and a step for each 8 digits, and for each 512 pairs of digits; numbers of more than 1000 digits, exponents included, and texts of more than 100 characters are rejected",
 			"arithmetic is exact",
 		},
 		{[]string{"bits.lsh"}, shift, "as other numbers, and a step for each 64 bits; shifts of more than 1024 bits are rejected", "the result has as many bits more"},
@@ -118,12 +121,16 @@ func classes() []class {
 		),
 		bySize(
 			rate{kept: 8, perStep: 64}, "the result is at most three times as large, and is copied once or twice",
-			"strings.count", "lower", "upper", "strings.reverse", "substring", "glob.quote_meta", "base64.decode", "base64.encode", "base64url.decode", "base64url.encode", "base64url.encode_no_pad", "hex.decode", "hex.encode", "urlquery.encode", "urlquery.decode", "array.concat", "array.flatten", "array.reverse", "sort",
+			"strings.count", "lower", "upper", "strings.reverse", "substring", "glob.quote_meta", "base64.decode", "base64.encode", "base64url.decode", "base64url.encode", "base64url.encode_no_pad", "hex.decode", "hex.encode", "urlquery.encode", "urlquery.decode", "array.concat", "array.flatten", "array.reverse",
 		),
 		{
 			[]string{"and", "or", "union", "intersection", "object.keys", "object.union", "object.union_n", "object.remove", "object.filter", "json.filter", "json.remove", "internal.template_string", "urlquery.encode_object"},
 			gathered,
-			gathering.says() + "; if elements with the same hash have more than 2048 bytes, counted for each pair, a step for each 256 bytes of them", "a set or an object keeps a hash and an order of its elements",
+			gathering.says() + "; for each number of more than 19 digits a step, and one for each 8 digits; if elements with the same hash have more than 2048 bytes, counted for each pair, a step for each 256 bytes of them", "a set or an object keeps a hash and an order of its elements",
+		},
+		{
+			[]string{"sort"},
+			sortedByValue, rate{kept: 8, perStep: 64}.says() + "; for each number of more than 19 digits a step, and one for each 8 digits", "the elements are compared",
 		},
 		{
 			[]string{"graph.reachable"},
@@ -132,7 +139,7 @@ func classes() []class {
 		{
 			[]string{"object.subset"},
 			subset,
-			"20 × size while it runs, and a step for each 64 bytes of size; one for each 1024 bytes of the second value, × (the depth and the longest list of the first); elements with the same hash as `and`",
+			"20 × size while it runs, and a step for each 64 bytes of size; one for each 1024 bytes of the second value, × (the depth and the longest list of the first); long numbers, and elements with the same hash, as `and`",
 			"the second value is compared at each depth of objects, and at each place of a list",
 		},
 		{[]string{"minus"}, difference, "of sets, as `and`; of numbers, as `plus`", "it is the difference of numbers or of sets"},

@@ -37,7 +37,7 @@ func examples() map[string][]sizeExample {
 		"plus": {
 			{[]string{"1", "2"}, 0, 0, 8},
 			{[]string{digits(20), digits(20)}, 0, 0, 8},
-			{[]string{digits(40), digits(60)}, 32*(2*value+100) + 64*100, 0, 8 + 100/8},
+			{[]string{digits(40), digits(60)}, 32*(2*value+100) + 64*100, 0, 8 + 100/8 + 100*100/512},
 		},
 		"bits.lsh":           {{[]string{"1", "640"}, 0, 0, 8 + 10}},
 		"numbers.range":      {{[]string{"1", "100"}, 256 * 100, 0, 0}},
@@ -56,6 +56,7 @@ func examples() map[string][]sizeExample {
 			{[]string{`{["` + strings.Repeat("a", 992) + `", 1, 3], ["` + strings.Repeat("a", 992) + `", 2, 2]}`, `{["` + strings.Repeat("a", 992) + `", 3, 1], ["` + strings.Repeat("a", 992) + `", 2, 2]}`}, 16 * (2*value + 4*(4*value+994)), 0, (2*value+4*(4*value+994))/64 + 3*(4*value+994)/256},
 			{[]string{`{["` + strings.Repeat("a", 992) + `", 1, 3], ["` + strings.Repeat("a", 992) + `", 2, 2], ["` + strings.Repeat("a", 992) + `", 3, 1]}`, "set()"}, 16 * (2*value + 3*(4*value+994)), 0, (2*value+3*(4*value+994))/64 + 3*(4*value+994)/256},
 		},
+		"sort": {{[]string{"[" + digits(400) + ", 1]"}, 8 * (3*value + 401), 0, (3*value+401)/64 + 1 + 400/8}},
 		"graph.reachable": {
 			{[]string{`{"a": [` + text(1000) + `]}`, `["a"]`}, 16 * (6*value + 1002), 0, (6*value + 1002) / 64},
 			// Three lists with one hash are edges, so that they are 3 pairs.

@@ -129,13 +129,14 @@ func compiling(module *ast.Module) []diagnostics.Problem {
 
 // rulesCost is what compiling rules takes.
 type rulesCost struct {
-	// bodies are those around an expression, and expressions are those with the calls in them, each of which the compiler makes an expression.
+	// bodies are those around an expression, and expressions are those with the calls, the declared variables and the parts of texts in them, each
+	// of which the compiler makes an expression.
 	bodies, expressions int
 	checked, ordered    int
 }
 
 func (c *rulesCost) before(x any) bool {
-	switch x.(type) {
+	switch v := x.(type) {
 	case ast.Body:
 		c.bodies++
 	case *ast.Expr:
@@ -143,6 +144,10 @@ func (c *rulesCost) before(x any) bool {
 		c.checked = min(c.checked+checks(c.bodies), tooHeavy)
 	case ast.Call:
 		c.expressions++
+	case *ast.SomeDecl:
+		c.expressions += len(v.Symbols)
+	case *ast.TemplateString:
+		c.expressions += len(v.Parts)
 	}
 	return false
 }
@@ -162,10 +167,48 @@ func (c *rulesCost) after(x any) {
 	}
 }
 
-// heads rejects rules that define a part of what a call results in. OPA's parser takes them, its compiler does not.
+// maxReferred are the rules to which all references of a module lead: a reference leads to each rule of its name.
+const maxReferred = 500_000
+
+// referred rejects a module with many references to many rules. The compiler puts each pair into its graph.
+func referred(module *ast.Module) []diagnostics.Problem {
+	rules := map[string]int{}
+	for _, rule := range module.Rules {
+		rules[ruleName(rule)]++
+	}
+	total := 0
+	var issues []diagnostics.Problem
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		leads := 0
+		switch path := module.Package.Path; {
+		case !ref.HasPrefix(path):
+			name, _ := ref[0].Value.(ast.Var)
+			leads = rules[string(name)]
+		case len(ref) == len(path):
+			leads = len(module.Rules)
+		default:
+			if name, ok := ref[len(path)].Value.(ast.String); ok {
+				leads = rules[string(name)]
+			} else {
+				leads = len(module.Rules)
+			}
+		}
+		if total = min(total+leads, tooHeavy); total > maxReferred && len(issues) == 0 {
+			issues = append(issues, at(ref[0].Loc(), "the references up to this one lead to more than %d rules: give each rule fewer references to names that many rules have", maxReferred))
+		}
+		return len(issues) > 0
+	})
+	return issues
+}
+
+// heads rejects rules that define a part of what a call results in, or a part of many objects in one another. OPA's parser takes them, its compiler
+// does not, or takes long.
 func heads(module *ast.Module) []diagnostics.Problem {
 	var issues []diagnostics.Problem
 	for _, rule := range module.Rules {
+		if parts := len(rule.Head.Ref()); parts > maxDepth {
+			issues = append(issues, at(rule.Loc(), "the name of a rule has %d parts: at most %d", parts, maxDepth))
+		}
 		if ref := rule.Head.Ref(); len(ref) == 0 || !isVar(ref[0]) {
 			issues = append(issues, at(rule.Loc(), "a rule must begin with a name, not with %s", rule.Head.Ref()))
 		}

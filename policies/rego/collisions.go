@@ -12,8 +12,21 @@ var gathering = rate{kept: 16, perStep: 64}
 
 // gathered are the elements of sets and objects that are put together, or looked for.
 func gathered(operands []*ast.Term) (charge, error) {
-	c, err := gathering.guard(operands)
-	return withCollisions(c, operands), err
+	c := ordered(gathering, operands)
+	return withCollisions(c, operands), nil
+}
+
+// sortedByValue are values that are put in order.
+func sortedByValue(operands []*ast.Term) (charge, error) {
+	return ordered(rate{kept: 8, perStep: 64}, operands), nil
+}
+
+// ordered is a charge by size, and for comparing long numbers.
+func ordered(r rate, operands []*ast.Term) charge {
+	size, long := comparedSizes(operands)
+	c := r.forSize(size)
+	c.work += long
+	return c
 }
 
 // difference is that of two numbers or of two sets.
@@ -26,9 +39,9 @@ func difference(operands []*ast.Term) (charge, error) {
 
 // subset compares all of the second value with the first one at each depth of objects, and at each place of a list.
 func subset(operands []*ast.Term) (charge, error) {
-	c, err := rate{taken: 20, perStep: 64}.guard(operands)
+	c := ordered(rate{taken: 20, perStep: 64}, operands)
 	c.work = min(c.work+times(reachOf(operands[0]), weight(operands[1]))/readPerStep, tooHeavy)
-	return withCollisions(c, operands), err
+	return withCollisions(c, operands), nil
 }
 
 // reachOf is the depth of a value, and the length of its longest list.
@@ -61,11 +74,11 @@ func reachable(operands []*ast.Term) (charge, error) {
 	}
 	nodes := slices.Clone(operands[:2])
 	graph.Foreach(func(_, edges *ast.Term) { nodes = append(nodes, edges) })
-	c, err := gathering.guard(operands)
+	c := ordered(gathering, operands)
 	c.then = func() (charge, error) {
 		return charge{work: alikeSteps(nodes), then: func() (charge, error) { return charge{}, answer{reachedIn(graph, operands[1])} }}, nil
 	}
-	return c, err
+	return c, nil
 }
 
 // reachedIn are the nodes of a graph that can be reached from some.
@@ -112,38 +125,51 @@ func alikeSteps(terms []*ast.Term) int {
 }
 
 // collisions is what adding the elements of some values to one set compares besides, in bytes: elements, and keys of objects, are compared with
-// all that have the same hash, and in a set also with those that follow. Equal elements count once.
+// all that have the same hash, and in a set also with those that follow, such as integers. Equal elements count once.
 func collisions(terms ...*ast.Term) int {
-	var keys []*ast.Term
-	add := func(key *ast.Term) {
+	shared := 0
+	eachKey(terms, func(key *ast.Term) {
 		if kindOf(key) >= sharedInteger {
+			shared++
+		}
+	})
+	if shared == 0 {
+		return 0
+	}
+	var keys []*ast.Term
+	eachKey(terms, func(key *ast.Term) {
+		if kindOf(key) != ownHash {
 			keys = append(keys, key)
 		}
-	}
-	for _, term := range terms {
-		if list, ok := term.Value.(*ast.Array); ok {
-			list.Foreach(func(element *ast.Term) {
-				add(element)
-				addKeys(element, add)
-			})
-		}
-		addKeys(term, add)
-	}
+	})
 	return probed(keys)
 }
 
-// addKeys adds the elements of sets, also of those in sets, and the keys of objects, also of those in objects.
-func addKeys(term *ast.Term, add func(*ast.Term)) {
+// eachKey calls a function for the elements of lists, and as eachKeyIn.
+func eachKey(terms []*ast.Term, call func(*ast.Term)) {
+	for _, term := range terms {
+		if list, ok := term.Value.(*ast.Array); ok {
+			list.Foreach(func(element *ast.Term) {
+				call(element)
+				eachKeyIn(element, call)
+			})
+		}
+		eachKeyIn(term, call)
+	}
+}
+
+// eachKeyIn calls a function for the elements of sets, also of those in sets, and the keys of objects, also of those in objects.
+func eachKeyIn(term *ast.Term, call func(*ast.Term)) {
 	switch v := term.Value.(type) {
 	case ast.Set:
 		v.Foreach(func(element *ast.Term) {
-			add(element)
-			addKeys(element, add)
+			call(element)
+			eachKeyIn(element, call)
 		})
 	case ast.Object:
 		v.Foreach(func(key, value *ast.Term) {
-			add(key)
-			addKeys(value, add)
+			call(key)
+			eachKeyIn(value, call)
 		})
 	}
 }

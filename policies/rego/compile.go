@@ -90,7 +90,7 @@ func Compile(name, module string, kinds ...string) (compiled *Module, issues []d
 	if parsed == nil {
 		return nil, []diagnostics.Problem{{Message: "the module is empty"}}
 	}
-	for _, check := range []func(*ast.Module) []diagnostics.Problem{ruleCount, heads, depth, elements, compiling, contract, builtinsUsed, dataUsed, sharing} {
+	for _, check := range []func(*ast.Module) []diagnostics.Problem{ruleCount, heads, depth, elements, compiling, referred, contract, builtinsUsed, dataUsed, sharing} {
 		if issues := check(parsed); len(issues) > 0 {
 			return nil, sorted(issues)
 		}

@@ -47,7 +47,17 @@ func TestCompileRejects(t *testing.T) {
 		"too many expressions in a rule": {head + "deny contains \"a\" if {\nx := 1\n" + strings.Repeat("x == 1\n", 400) + "}", nil, []diagnostics.Problem{
 			{Line: 2, Column: 1, Message: "the rule has 401 expressions and calls, which is too many for one rule, or with those of the rules before it: split it"},
 		}},
-		"a part of a call": {head + "f(0).a if 0\nwarn contains \"a\"", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "a rule must begin with a name, not with f(0).a"}}},
+		"too many variables in a rule": {head + "deny contains \"a\" if {\nsome " + strings.ReplaceAll(manyTimes(400, "a%d, "), "\n", "") + "x\nx = 1\n}", nil, []diagnostics.Problem{
+			{Line: 2, Column: 1, Message: "the rule has 403 expressions and calls, which is too many for one rule, or with those of the rules before it: split it"},
+		}},
+		"too many parts of a text in a rule": {head + "deny contains $\"" + strings.Repeat("{input.requester}", 400) + "\"", nil, []diagnostics.Problem{
+			{Line: 2, Column: 1, Message: "the rule has 401 expressions and calls, which is too many for one rule, or with those of the rules before it: split it"},
+		}},
+		"many references to many rules": {head + manyTimes(500, "p contains %d") + manyTimes(101, "deny contains \"a\" if { %d == 1; "+strings.Repeat("p[1]; ", 10)+"true }"), nil, []diagnostics.Problem{
+			{Line: 601, Column: 81, Message: "the references up to this one lead to more than 500000 rules: give each rule fewer references to names that many rules have"},
+		}},
+		"a long name of a rule": {head + "p" + strings.Repeat(".a", maxDepth) + " := 1\ndeny contains \"a\"", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "the name of a rule has 101 parts: at most 100"}}},
+		"a part of a call":      {head + "f(0).a if 0\nwarn contains \"a\"", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "a rule must begin with a name, not with f(0).a"}}},
 
 		"neither deny nor warn": {head + "allow if true", nil, []diagnostics.Problem{
 			{Line: 1, Column: 1, Message: `the module has neither deny nor warn, so it evaluates nothing: deny contains {"msg": "…"} if { … }`},

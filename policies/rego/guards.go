@@ -105,7 +105,7 @@ func numbers(operands []*ast.Term) (charge, error) {
 	if digits <= shortDigits {
 		return charge{work: numberSteps}, nil
 	}
-	return charge{keeps: 64*digits + 32*weight(operands...), work: numberSteps + digits/8}, nil
+	return charge{keeps: 64*digits + 32*weight(operands...), work: numberSteps + digits/8 + digits*digits/512}, nil
 }
 
 // numberSteps are the steps of exact arithmetic with short numbers.

@@ -138,6 +138,9 @@ func costly() map[string]string {
 		"globs of many braces":         d("some a in r; some b in r; glob.match(\"" + strings.Repeat("{a,*}", 25) + "b\", [], input.params.medium); a < b"),
 		"unions of lists that follow":  "q := {[i] | some i in numbers.range(1, 300)}\nu := {[0, i] | some i in numbers.range(1, 300)}\n" + d("some a in r; is_null(q | u); a < 0"),
 		"unions of equal lists":        "q := {[i] | some i in numbers.range(1, 300)}\n" + d("some a in r; is_null(q | {[a]}); a < 0"),
+		"sort of large exponents":      "q := [" + manyTimes(300, "%de900, ") + "1]\n" + d("some a in r; is_null(sort(array.concat(q, [a]))); a < 0"),
+		"lists among integers":         "q := {[i, 0 - i]: 1 | some i in numbers.range(1, 30)}\nu := numbers.range(0, 400)\n" + d("some a in r; is_null(object.remove(q, u)); a < 0"),
+		"small numbers":                d("some a in r; a + 1e-900 == 1; a < 0"),
 		"large range":                  "deny contains \"a\" if { some a in numbers.range(1, 90000); a < 0 }",
 		"nothing":                      "deny contains \"a\" if { input.vm.spec.hostname == \"x\" }",
 	}
