@@ -13,9 +13,10 @@ import (
 
 // Bounds of what is written in a module.
 const (
-	maxDepth    = 100    // expressions in one another
-	maxElements = 10_000 // elements of one list, set or object: the index of rules takes the square of them
-	maxShared   = 10_000 // values that a variable stands for, when each mention of another counts
+	maxDepth    = 100     // expressions in one another
+	maxElements = 10_000  // elements of one list, set or object: the index of rules takes the square of them
+	maxWritten  = 400_000 // digits of all numbers, exponents included, which OPA compares again and again to put sets in order
+	maxShared   = 10_000  // values that a variable stands for, when each mention of another counts
 )
 
 func at(location *ast.Location, format string, args ...any) diagnostics.Problem {
@@ -82,9 +83,15 @@ func (v *depthVisitor) before(x any) bool {
 // elements rejects what has so many that compiling it would take long.
 func elements(module *ast.Module) []diagnostics.Problem {
 	var issues []diagnostics.Problem
+	digits := 0
 	ast.WalkTerms(module, func(term *ast.Term) bool {
-		if number, ok := term.Value.(ast.Number); ok && magnitude(string(number)) > 10*maxDigits {
-			issues = append(issues, at(term.Location, "a number has more than %d digits, or a large exponent", 10*maxDigits))
+		if number, ok := term.Value.(ast.Number); ok {
+			n := magnitude(string(number))
+			if digits += n; n > 10*maxDigits {
+				issues = append(issues, at(term.Location, "a number has more than %d digits, or a large exponent", 10*maxDigits))
+			} else if digits > maxWritten {
+				issues = append(issues, at(term.Location, "the numbers up to this one have more than %d digits, exponents included: write smaller exponents", maxWritten))
+			}
 		}
 		if collection, ok := term.Value.(interface{ Len() int }); ok && collection.Len() > maxElements {
 			issues = append(issues, at(term.Location, "a value has %d elements: at most %d", collection.Len(), maxElements))

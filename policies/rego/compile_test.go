@@ -148,6 +148,7 @@ func TestCompileIsBounded(t *testing.T) {
 		"every":          {head + "x if { " + strings.Repeat("every z in [1] { ", 200) + "z == 1" + strings.Repeat("}", 200) + " }", "the expression is nested deeper than 100 levels"},
 		"digits":         {head + "x := " + strings.Repeat("9", 200_000), "number too big"},
 		"a large number": {head + "deny contains \"a\" if input.vm.spec.hostname == 1e2000", "a number has more than 1000 digits, or a large exponent"},
+		"exponents":      {head + "x := {" + manyTimes(9000, "%de900,") + "1}", "the numbers up to this one have more than 400000 digits, exponents included: write smaller exponents"},
 		"elements":       {head + "deny contains \"a\" if input.vm.spec.hostname == [" + strings.Repeat("1,", 100_000) + "1]", "a value has 100001 elements: at most 10000"},
 		"doubled lists": {
 			head + "deny contains \"a\" if {\n" + doubled("[x%d, x%d]", 40) + " count(x40) == 2 }", "x12 would hold more than 10000 values, because it repeats lists or objects",
