@@ -234,13 +234,19 @@ func (m *mapper) nic(i *Item) {
 	case nic.Model == "virtio" && m.guest.windows:
 		nic.Model = "e1000e" // Windows has no driver for virtio
 	}
-	if nic.Model == busVirtio && !m.guest.linux && !m.guest.windows && !guessed && !strings.Contains(strings.ToLower(nic.Adapter), busVirtio) && m.Producer != ProducerOVirt {
+	if !guessed && m.mayLackDriver(&nic) {
 		m.Warn(Guessed, i.Element, fmt.Sprintf("the network adapter %q becomes virtio: choose another model if the operating system has no driver for it", texts.Shorten(nic.Adapter, maxShown)))
 	}
 	if guessed && nic.Adapter != "" {
 		m.Warn(Guessed, i.Element, fmt.Sprintf("the network adapter %q is not known: the model is %s", texts.Shorten(nic.Adapter, maxShown), nic.Model))
 	}
 	m.System.NICs = append(m.System.NICs, nic)
+}
+
+// mayLackDriver reports whether an adapter of another kind becomes virtio, for an operating system that is not known.
+func (m *mapper) mayLackDriver(nic *NIC) bool {
+	isKnown := m.guest.linux || m.guest.windows
+	return nic.Model == busVirtio && !isKnown && !strings.Contains(strings.ToLower(nic.Adapter), busVirtio) && m.Producer != ProducerOVirt
 }
 
 // medium is the Disk and the File that a device refers to; both are nil if it refers to none. Rejected tells that the reference does

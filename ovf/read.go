@@ -496,7 +496,14 @@ func verbatim(e *element, name string) string {
 
 // check finds what is wrong with the parts that all virtual systems share.
 func (r reader) check() {
-	files, hrefs := map[string]bool{}, map[string]*File{}
+	files, hrefs := r.checkFiles()
+	r.checkDisks(files, hrefs)
+	r.checkSystems()
+}
+
+// checkFiles returns the files by their ids and by their hrefs, the first one of each href.
+func (r reader) checkFiles() (files map[string]bool, hrefs map[string]*File) {
+	files, hrefs = map[string]bool{}, map[string]*File{}
 	for i := range r.Files {
 		f := &r.Files[i]
 		if f.ID != "" && files[f.ID] {
@@ -519,6 +526,10 @@ func (r reader) check() {
 			r.problems.Reject(InvalidDescriptor, f.Element, "the compression and the chunkSize differ from those of another File with the href "+texts.Shorten(f.Href, maxShown), "refer to a file once")
 		}
 	}
+	return files, hrefs
+}
+
+func (r reader) checkDisks(files map[string]bool, hrefs map[string]*File) {
 	disks := map[string]bool{}
 	for i := range r.Disks {
 		d := &r.Disks[i]
@@ -536,6 +547,9 @@ func (r reader) check() {
 			r.problems.Reject(ParentDisk, d.Element, "the disk has the parent "+texts.Shorten(d.ParentRef, maxShown), "export the virtual machine without snapshots")
 		}
 	}
+}
+
+func (r reader) checkSystems() {
 	systems := map[string]bool{}
 	for i := range r.VirtualSystems {
 		v := &r.VirtualSystems[i]

@@ -41,6 +41,7 @@ func rejected() map[string]rejection {
 		"too many elements":             {"<Envelope>" + strings.Repeat("<a/>", MaxElements) + "</Envelope>", LimitExceeded},
 		"too many levels":               {"<Envelope>" + strings.Repeat("<a>", MaxDepth) + strings.Repeat("</a>", MaxDepth) + "</Envelope>", LimitExceeded},
 		"too many attributes":           {"<Envelope" + attributes.String() + "/>", LimitExceeded},
+		"attributes without an end":     {"<Envelope" + strings.Repeat(` a=""`, maxAssignments+1), LimitExceeded},
 		"a long attribute":              {`<Envelope><ProductSection class="` + long + `"/></Envelope>`, LimitExceeded},
 		"a long namespace":              {`<Envelope xmlns:value="` + long + `"/>`, LimitExceeded},
 	}

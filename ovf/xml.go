@@ -34,6 +34,7 @@ const (
 	MaxCapacity    = 64 << 40 // bytes of a disk
 	MaxMemory      = 64 << 40 // bytes of memory
 	maxDescription = 4096     // bytes of a text that goes to the template
+	maxAssignments = 1 << 14  // equals signs with a quote in one token
 )
 
 // element is an XML element. Names are without namespaces, because writers of descriptors use different ones.
@@ -129,6 +130,7 @@ func (e *element) empty() bool { return len(e.children) == 0 && e.content() == "
 // parser builds a tree from tokens.
 type parser struct {
 	decoder    *xml.Decoder
+	source     *source
 	tree       tree
 	open       []*element
 	scopes     []map[string]bool // namespaces that the open elements declare
@@ -141,13 +143,18 @@ func parseXML(data []byte) (*tree, error) {
 	if len(data) > MaxBytes {
 		return nil, &Rejection{LimitExceeded, "", "the descriptor has more than 4 MiB", "remove what is not part of OVF"}
 	}
-	p := &parser{decoder: xml.NewDecoder(bytes.NewReader(unicodeText(data))), firstToken: true}
+	p := &parser{source: &source{Reader: bytes.NewReader(unicodeText(data))}, firstToken: true}
+	p.decoder = xml.NewDecoder(p.source)
 	p.tree.namespaces = map[string]bool{}
 	p.decoder.CharsetReader = readCharset
 	for {
+		p.source.assignments = 0
 		token, err := p.decoder.Token()
 		if errors.Is(err, io.EOF) && len(p.open) == 0 {
 			break
+		}
+		if errors.Is(err, errAssignments) {
+			return nil, &Rejection{LimitExceeded, p.at(), "line " + p.line() + ": " + err.Error(), "remove what is not part of OVF"}
 		}
 		if err != nil {
 			return nil, p.invalid(strings.TrimPrefix(err.Error(), "XML syntax error on "))
@@ -161,6 +168,41 @@ func parseXML(data []byte) (*tree, error) {
 		return nil, p.invalid("the file has no element")
 	}
 	return &p.tree, nil
+}
+
+// source counts the attributes of a token while it is read. encoding/xml keeps all attributes of an element before the element can be
+// checked: 4 MiB of them need thirty times as much memory.
+type source struct {
+	io.Reader
+
+	// assignments are the equals signs that a quote follows, since the last token.
+	assignments int
+	assigns     bool
+}
+
+var errAssignments = fmt.Errorf("the descriptor has more than %d attributes in one element or text", maxAssignments)
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	for _, c := range p[:n] {
+		switch c {
+		case '=':
+			s.assigns = true
+		case ' ', '\t', '\r', '\n':
+		case '"', '\'':
+			if s.assigns {
+				s.assignments++
+			}
+			s.assigns = false
+		default:
+			s.assigns = false
+		}
+	}
+	if s.assignments > maxAssignments {
+		return 0, errAssignments
+	}
+	return n, err
 }
 
 // invalid is the rejection of a document that is not well-formed.

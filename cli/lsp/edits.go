@@ -45,9 +45,8 @@ func quickFixes(s *server, d *document, p *protocol.TextDocumentParams) any {
 		if fix.Name != "" && fix.Word == "" && f.Key.To > f.Key.From {
 			add("Rename the field to "+fix.Name, f.Key, fix.Name)
 		}
-		for _, value := range valuesOf(&fix) {
-			isWrong := len(fix.Values) == 0 || o.Text(f) == fix.Wrong // it can be that of a field below
-			if f.Value.To > f.Value.From && !f.Block && isWrong {
+		if hasWrongValue(o, f, &fix) {
+			for _, value := range valuesOf(&fix) {
 				add("Set the value to "+value.title, f.Value, value.inYAML)
 			}
 		}
@@ -56,6 +55,11 @@ func quickFixes(s *server, d *document, p *protocol.TextDocumentParams) any {
 		}
 	}
 	return actions
+}
+
+// hasWrongValue reports whether a fix is about the value of a field. It can be about that of a field below.
+func hasWrongValue(o *outline.Outline, f outline.Field, fix *analysis.Fix) bool {
+	return f.Value.To > f.Value.From && !f.Block && (len(fix.Values) == 0 || o.Text(f) == fix.Wrong)
 }
 
 // scalar is a value that a field can have.

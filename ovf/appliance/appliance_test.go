@@ -407,13 +407,13 @@ func TestDigests(t *testing.T) {
 // small packages would need much work and memory otherwise.
 func TestRepeatedReferences(t *testing.T) {
 	file, _ := disk(t)
-	again, bundles, named := "", "", ""
+	again, named := "", ""
 	for i := range 500 {
 		again += fmt.Sprintf(`<File ovf:id="g%d" ovf:href="a.vmdk"/><File ovf:id="b%d" ovf:href="b.xml"/>`, i, i)
 		named += fmt.Sprintf(`<Strings ovf:fileRef="b%d"/>`, i)
 	}
 	again = again[:strings.Index(again, `<File ovf:id="g499"`)]
-	bundles = "<Strings>" + strings.Repeat(`<Msg msgid="a">`+strings.Repeat("m", 100)+"</Msg>", 5000) + "</Strings>"
+	bundles := "<Strings>" + strings.Repeat(`<Msg msgid="a">`+strings.Repeat("m", 100)+"</Msg>", 5000) + "</Strings>"
 	text := strings.NewReplacer("</References>", again+"</References>", "</Envelope>", named+"</Envelope>").Replace(descriptor)
 	reads := 0
 	data := archive(t, entry{"quay.ovf", text, 0}, entry{"a.vmdk", file, 0}, entry{"b.xml", bundles, 0})

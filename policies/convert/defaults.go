@@ -264,6 +264,18 @@ func (c *converter) assign(i int, object *unstructured.Unstructured) {
 	default:
 		b.set(strings.Split(location, "."), spec.Parameters.Assign.Value)
 	}
+	made.Spec.Match.NamespaceSelector, err = b.assigns(&spec)
+	if err != nil {
+		c.unreadable(i, object, err)
+		return
+	}
+	if b.problem != "" || !c.defaults(i, described(object), object.GetName(), made, b) {
+		c.leave(i, object, Mutation, because(Mutation)+b.problem)
+	}
+}
+
+// assigns converts what an Assign applies to.
+func (b *defaultsBuilder) assigns(spec *assignment) (*metav1.LabelSelector, error) {
 	group, versions, _ := export.Resource(policyv1alpha1.PolicyVirtualMachine)
 	applies := false
 	for _, to := range spec.ApplyTo {
@@ -271,10 +283,9 @@ func (c *converter) assign(i int, object *unstructured.Unstructured) {
 		b.others = append(b.others, slices.DeleteFunc(slices.Clone(to.Kinds), func(kind string) bool { return kind == apikinds.VirtualMachine })...)
 	}
 	var match constraintSpec
-	unknown, err = decodeValue(map[string]any{"match": spec.Match}, &match)
+	unknown, err := decodeValue(map[string]any{"match": spec.Match}, &match)
 	if err != nil {
-		c.unreadable(i, object, err)
-		return
+		return nil, err
 	}
 	m := &match.Match
 	switch {
@@ -292,8 +303,5 @@ func (c *converter) assign(i int, object *unstructured.Unstructured) {
 	if m.Name != "" || len(m.ExcludedNamespaces) > 0 || m.Source != "" {
 		b.lose("its match has names, excluded namespaces or a source, which that of defaults does not have")
 	}
-	made.Spec.Match.NamespaceSelector = b.selectsNamespaces(f)
-	if b.problem != "" || !c.defaults(i, described(object), object.GetName(), made, b) {
-		c.leave(i, object, Mutation, because(Mutation)+b.problem)
-	}
+	return b.selectsNamespaces(f), nil
 }

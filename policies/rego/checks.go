@@ -186,7 +186,7 @@ func referred(module *ast.Module) []diagnostics.Problem {
 	total := 0
 	var issues []diagnostics.Problem
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
-		leads := 0
+		var leads int
 		switch path := module.Package.Path; {
 		case !ref.HasPrefix(path):
 			name, _ := ref[0].Value.(ast.Var)

@@ -538,18 +538,16 @@ func (w *weigher) add(term *ast.Term) {
 	until(term.Value, w.element, w.member)
 }
 
-// until calls a function for each element of a list or a set, and another one for each member of an object, until it returns true. It reports
-// whether it did.
-func until(value ast.Value, element func(*ast.Term) bool, member func(key, value *ast.Term) bool) bool {
+// until calls a function for each element of a list or a set, and another one for each member of an object, until it returns true.
+func until(value ast.Value, element func(*ast.Term) bool, member func(key, value *ast.Term) bool) {
 	switch v := value.(type) {
 	case *ast.Array:
-		return v.Until(element)
+		v.Until(element)
 	case ast.Set:
-		return v.Until(element)
+		v.Until(element)
 	case ast.Object:
-		return v.Until(member)
+		v.Until(member)
 	}
-	return false
 }
 
 // depths is the sum of how deep each value in a term lies.
