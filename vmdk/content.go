@@ -13,12 +13,15 @@ import (
 func (d *Disk) Walk(visit func(offset int64, content []byte) error) error {
 	grain := int64(d.header.GrainSize) * sector
 	buffer := make([]byte, grain)
-	left, visited := d.grains(), int64(0)
+	left, visited, tables := d.grains(), int64(0), int64(0)
 	for i, at := range d.directory {
 		n := min(left, uint64(d.header.EntriesPerTable))
 		left -= n
 		if at == 0 {
 			continue
+		}
+		if tables++; tables > d.size/(4*int64(d.header.EntriesPerTable))+1 {
+			return invalid("it has more tables of grains than fit into the file: tables share their place")
 		}
 		table, err := d.entries(int64(at), int(n))
 		if err != nil {

@@ -276,28 +276,30 @@ func TestHostileImages(t *testing.T) {
 	}
 }
 
-// TestSharedGrains holds that a small file cannot have many grains.
-func TestSharedGrains(t *testing.T) {
-	const capacity = 1 << 20 // sectors
-	h := header{Magic: [4]byte{'K', 'D', 'M', 'V'}, Version: 1, Capacity: capacity, GrainSize: 8, DescriptorOffset: 1, DescriptorSize: 1, EntriesPerTable: 512, DirectoryOffset: 2}
-	file, err := binary.Append(nil, binary.LittleEndian, &h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file = append(file, make([]byte, 100*sector-len(file))...)
-	copy(file[sector:], "createType=\"monolithicSparse\"\nRW 1048576 SPARSE \"a\"\n")
-	for i := range capacity / 8 / 512 {
-		copy(file[2*sector+4*i:], number32(10))
-	}
-	for i := range 512 {
-		copy(file[10*sector+4*i:], number32(20))
-	}
-	d, err := Open(bytes.NewReader(file), int64(len(file)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readBack(d); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "share") {
-		t.Errorf("got %v", err)
+// TestSharedPlaces holds that a small file cannot have many grains, or many tables of them.
+func TestSharedPlaces(t *testing.T) {
+	for message, grain := range map[string]uint32{"grains share": 20, "tables share": 0} {
+		const capacity = 1 << 20 // sectors
+		h := header{Magic: [4]byte{'K', 'D', 'M', 'V'}, Version: 1, Capacity: capacity, GrainSize: 8, DescriptorOffset: 1, DescriptorSize: 1, EntriesPerTable: 512, DirectoryOffset: 2}
+		file, err := binary.Append(nil, binary.LittleEndian, &h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file = append(file, make([]byte, 100*sector-len(file))...)
+		copy(file[sector:], "createType=\"monolithicSparse\"\nRW 1048576 SPARSE \"a\"\n")
+		for i := range capacity / 8 / 512 {
+			copy(file[2*sector+4*i:], number32(10))
+		}
+		for i := range 512 {
+			copy(file[10*sector+4*i:], number32(grain))
+		}
+		d, err := Open(bytes.NewReader(file), int64(len(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readBack(d); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), message) {
+			t.Errorf("got %v, want an error with %q", err, message)
+		}
 	}
 }
 
