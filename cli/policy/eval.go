@@ -42,6 +42,8 @@ type evalOptions struct {
 	groups       []string
 	// breakpoint is a variable of the policy.
 	breakpoint string
+	// trace reports whether the parts of an expression are shown too.
+	trace bool
 }
 
 // outputText is the output for people.
@@ -56,8 +58,9 @@ func evalCommand(program options.Program) *cobra.Command {
 		Long: `Show the value of an expression for a virtual machine, and of each of its parts.
 
 eval computes the documents that policies read, such as vm, object, instancetype and platform, as explain does. It evaluates
-the expression with the budget of a policy, and prints its value, its type, its cost, and the values of its parts. With
---policy, the expression can also read the params and the variables of a policy of the files or of the cluster.
+the expression with the budget of a policy, and prints its value, its type, its cost, and the values of its parts, unless
+--trace=false is set. With --policy, the expression can also read the params and the variables of a policy of the files or of the
+cluster.
 
 With --break VARIABLE, eval evaluates the policy of --policy instead. It stops where the variable gets a value, and shows the value
 and its inputs. In CEL, it is one of spec.variables, and it gets its value when an expression reads it first. In Rego, it is a
@@ -116,6 +119,7 @@ The exit code is 1 if an expression has no value because of an error, or if a do
 	flags.StringVar(&o.name, "name", "", "Name of the virtual machine, if there are several")
 	flags.StringVar(&o.policy, "policy", "", "Policy whose params and variables the expression can read")
 	flags.StringVar(&o.breakpoint, "break", "", "Variable of the policy to stop at, to show its value and its inputs")
+	flags.BoolVar(&o.trace, "trace", true, "Show the values of the parts of an expression too")
 	flags.StringVar(&o.params, "params", "", "Values of params, as a YAML or JSON object")
 	flags.StringVar(&o.old, "old-filename", "", "File with the object before an update, which the expression reads as oldObject")
 	flags.StringVar(&o.user, "requester", o.user, "Name of the user who sends the request")
@@ -325,6 +329,9 @@ func (s *session) evaluate(ctx context.Context, expression string) (r *inspect.R
 		}
 		r = s.inspector.CEL(expression, d)
 	})
+	if r != nil && !s.trace {
+		r.Parts = nil
+	}
 	return r, err
 }
 

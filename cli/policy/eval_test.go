@@ -65,6 +65,7 @@ func TestPolicyEval(t *testing.T) {
     quantity(params.limit) = "2Gi"
       params.limit = "2Gi"
 `}},
+		{"no parts", []string{"params.a[0]", "--params", "{a: [x]}", "--trace=false"}, clitest.Result{Out: "\"x\" (dyn, cost: N units)\n"}},
 		{"params", []string{"params.a[0]", "--params", "{a: [x]}"}, clitest.Result{Out: "\"x\" (dyn, cost: N units)\n  params.a = [\"x\"]\n"}},
 		{"the requester", []string{"request.userInfo.groups + [requester]", "--requester", "ann", "--requester-group", "a,b"}, clitest.Result{Out: "[\"a\",\"b\",\"ann\"] (list(string), cost: N units)\n  request.userInfo.groups = [\"a\",\"b\"]\n"}},
 		{"an update", []string{"oldObject.spec.runStrategy + request.operation", "--old-filename", "old.yaml"}, clitest.Result{Out: "\"HaltedUPDATE\" (string, cost: N units)\n  oldObject.spec.runStrategy = \"Halted\"\n  request.operation = \"UPDATE\"\n"}},
