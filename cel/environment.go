@@ -67,7 +67,9 @@ type Environment struct {
 	variables map[string]*apicel.DeclType
 	bindings  map[string]*functions.Overload
 	functions interpreter.Dispatcher
-	patterns  *recent
+	// keys makes qualifiers of keys of maps and of indices that are computed.
+	keys     interpreter.AttributeFactory
+	patterns *recent
 	// scopes are those that policies have now, and views those of the scopes that were used last.
 	scopes *shared[digest, Scope]
 	views  *lru.Cache
@@ -128,6 +130,7 @@ func NewEnvironment() (*Environment, error) {
 	for _, v := range variables {
 		e.variables[v.name] = v.declared
 	}
+	e.keys = interpreter.NewAttributeFactory(base.Container, base.CELTypeAdapter(), base.CELTypeProvider())
 	if e.bindings, err = bindings(base); err != nil {
 		return nil, fmt.Errorf("reading the functions of CEL: %w", err)
 	}

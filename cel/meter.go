@@ -183,7 +183,7 @@ func (e *Environment) meter(ast *celast.AST, t *tariff, literals patterns) inter
 			}
 		}
 		if t.keys[i.ID()] && !isConst(made) && textual(ast, i.ID()) {
-			made = payingForKey(made)
+			made = e.payingForKey(made)
 		}
 		return made, nil
 	}
@@ -222,12 +222,12 @@ func (s *payingStep) Eval(vars interpreter.Activation) ref.Val {
 }
 
 // payingForKey charges for a key of a map, which is hashed. What is a chain of fields stays one.
-func payingForKey(key interpreter.InterpretableV2) interpreter.InterpretableV2 {
+func (e *Environment) payingForKey(key interpreter.InterpretableV2) interpreter.InterpretableV2 {
 	switch key := key.(type) {
 	case *payingKey, *payingField:
 		return key
 	case interpreter.InterpretableAttribute:
-		return &payingField{key}
+		return &payingField{key, e.keys}
 	}
 	return &payingKey{key}
 }
@@ -235,6 +235,8 @@ func payingForKey(key interpreter.InterpretableV2) interpreter.InterpretableV2 {
 // payingField is a key of a map that is a chain of fields.
 type payingField struct {
 	interpreter.InterpretableAttribute
+
+	keys interpreter.AttributeFactory
 }
 
 // Exec implements InterpretableV2.
@@ -256,6 +258,32 @@ func (f *payingField) Resolve(vars interpreter.Activation) (any, error) {
 		payForKey(vars, f.Adapter().NativeToValue(key), f.ID())
 	}
 	return key, err
+}
+
+// Qualify implements Qualifier: the chain is the key in an index.
+func (f *payingField) Qualify(vars interpreter.Activation, of any) (any, error) {
+	key, err := f.qualifier(vars)
+	if err != nil {
+		return nil, err
+	}
+	return key.Qualify(vars, of)
+}
+
+// QualifyIfPresent implements Qualifier.
+func (f *payingField) QualifyIfPresent(vars interpreter.Activation, of any, presenceOnly bool) (any, bool, error) {
+	key, err := f.qualifier(vars)
+	if err != nil {
+		return nil, false, err
+	}
+	return key.QualifyIfPresent(vars, of, presenceOnly)
+}
+
+func (f *payingField) qualifier(vars interpreter.Activation) (interpreter.Qualifier, error) {
+	key, err := f.Resolve(vars)
+	if err != nil {
+		return nil, err
+	}
+	return f.keys.NewQualifier(nil, f.InterpretableAttribute.ID(), key, f.IsOptional())
 }
 
 func payForKey(vars interpreter.Activation, key ref.Val, id int64) {

@@ -62,7 +62,7 @@ func functionClasses() []functionClass {
 		{named("first last"), charge{call: 5}, ""},
 		{named("_&&_ _||_ _?_:_"), charge{call: 5}, "an error in a part is built, and may be dropped"},
 		{named("_[_] _?._ _[?_]"), charge{call: 5}, "and 1 for each 128 bytes of a computed key"},
-		{named("_==_ _!=_"), charge{3, comparison}, "and 2 for each value of the smaller side, or 1 for each 512 bytes of the shorter text"},
+		{named("_==_ _!=_"), charge{3, comparison}, "and 2 for each value of the smaller side, or 1 for each 512 bytes of the shorter text; 16 bytes of a URL, 32 bits of a quantity and 16 identifiers of a version are a value"},
 		{named("_<_ _<=_ _>_ _>=_"), charge{3, ordering}, "and 1 for each 512 bytes of the shorter text"},
 		{named("@in _in_ in"), charge{4, contained}, "and 1 for each value of the list, or for each 128 bytes of a key"},
 		{named("includes"), charge{4, including}, "and 1 for each value of the list"},
@@ -435,12 +435,18 @@ func isInt64(q apicel.Quantity) bool {
 // versionLength is what the identifiers of a version cost.
 func versionLength(v apicel.Semver) uint64 {
 	total := len(v.Pre) + len(v.Build)
+	for i := range v.Pre {
+		total += len(v.Pre[i].VersionStr) / bytesPerValue
+	}
+	for _, text := range v.Build {
+		total += len(text) / bytesPerValue
+	}
 	return uint64(total)
 }
 
 func urls(bytes uint64) work {
 	return func(args []ref.Val, _ uint64) uint64 {
-		if u, ok := args[0].(apicel.URL); ok && u.URL != nil {
+		if u, ok := args[0].(apicel.URL); ok {
 			return urlLength(u) / bytes
 		}
 		return 0
@@ -448,7 +454,14 @@ func urls(bytes uint64) work {
 }
 
 func urlLength(u apicel.URL) uint64 {
-	n := len(u.Host) + len(u.Path) + len(u.RawPath) + len(u.RawQuery)
+	if u.URL == nil {
+		return 0
+	}
+	n := len(u.Scheme) + len(u.Opaque) + len(u.Host) + len(u.Path) + len(u.RawPath) + len(u.RawQuery) + len(u.Fragment) + len(u.RawFragment)
+	if u.User != nil {
+		password, _ := u.User.Password()
+		n += len(u.User.Username()) + len(password)
+	}
 	return uint64(n)
 }
 
@@ -537,7 +550,8 @@ func product(a, b uint64) uint64 {
 // bytesPerValue are the bytes of a text that count as one value when values are weighed.
 const bytesPerValue = 16
 
-// weigh counts the values that a value consists of, a text by its length. It stops beyond most.
+// weigh counts the values that a value consists of, a text by its length, and what is parsed of a text by what comparing it costs. It stops
+// beyond most.
 func weigh(v ref.Val, most uint64) uint64 {
 	total := uint64(1)
 	switch v := v.(type) {
@@ -556,6 +570,13 @@ func weigh(v ref.Val, most uint64) uint64 {
 		if v.HasValue() {
 			total += weigh(v.GetValue(), most)
 		}
+	case apicel.URL: // which is written out to be compared
+		total += urlLength(v) / bytesPerValue
+	case apicel.Quantity:
+		const perValue = 4
+		total += digitsOf(v) / perValue
+	case apicel.Semver:
+		total += versionLength(v) / bytesPerValue
 	case traits.Mapper:
 		return weighAll(v, most, true)
 	case traits.Lister:
