@@ -18,10 +18,22 @@ import (
 // looking for all matches may walk the rest of the text for each. So patterns are measured by their states, and the
 // functions that take them are called here, with the results of the library's.
 
-// pattern is a regular expression and the number of its states.
+// pattern is a regular expression and its size.
 type pattern struct {
 	expression *regexp.Regexp
-	states     uint64
+	patternSize
+}
+
+// patternSize is how large a pattern is.
+type patternSize struct {
+	// states are what a match visits for each character, and ends those of the ranges of all its classes.
+	states, ends uint64
+}
+
+// bytes is what the compiled pattern takes.
+func (s patternSize) bytes() uint64 {
+	const perState, perEnd = 48, 8
+	return product(s.states, perState) + product(s.ends, perEnd)
 }
 
 func compilePattern(text string) (pattern, error) {
@@ -29,17 +41,24 @@ func compilePattern(text string) (pattern, error) {
 	if err != nil {
 		return pattern{}, err
 	}
-	states, err := statesOf(text)
-	return pattern{expression, states}, err
+	size, err := sizeOf(text)
+	return pattern{expression, size}, err
 }
 
-// statesOf counts the states of a pattern without compiling it.
-func statesOf(text string) (uint64, error) {
+// sizeOf returns the size of a pattern without compiling it.
+func sizeOf(text string) (patternSize, error) {
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return 0, err
+		return patternSize{}, err
 	}
-	return countStates(parsed), nil
+	return measured(parsed), nil
+}
+
+// PatternLimit is what the patterns of an expression of a length may take when they are compiled, in bytes: about as much for each byte as the rest of
+// the expression.
+func PatternLimit(length int) uint64 {
+	const whole, each = 256 << 10, 128
+	return whole + each*uint64(length) //nolint:gosec // not negative
 }
 
 // maxFolded are the characters of ranges for any case in the patterns of an expression.
@@ -80,20 +99,24 @@ func rangeEnd(rest string) rune {
 	return rune(min(end, utf8.MaxRune))
 }
 
-func countStates(e *syntax.Regexp) uint64 {
+func measured(e *syntax.Regexp) patternSize {
 	const around = 2 // the states of an operator
-	total := uint64(around)
+	total := patternSize{states: around}
 	switch e.Op {
 	case syntax.OpLiteral:
-		total += uint64(len(e.Rune))
+		total.states += uint64(len(e.Rune))
 	case syntax.OpCharClass:
-		total += uint64(bits.Len32(uint32(len(e.Rune)))) //nolint:gosec // a search among the ranges, of which there are few
+		total.states += uint64(bits.Len32(uint32(len(e.Rune)))) //nolint:gosec // a search among the ranges, of which there are few
+		total.ends = uint64(len(e.Rune))
 	}
 	for _, sub := range e.Sub {
-		total += countStates(sub)
+		size := measured(sub)
+		total.states += size.states
+		total.ends += size.ends
 	}
 	if e.Op == syntax.OpRepeat {
-		total = product(total, uint64(max(e.Min, e.Max, 1)))
+		times := uint64(max(e.Min, e.Max, 1))
+		total.states, total.ends = product(total.states, times), product(total.ends, times)
 	}
 	return total
 }
@@ -111,12 +134,15 @@ func (e *Environment) newPatterns() patterns { return patterns{map[string]patter
 // recent are patterns that were used lately, by any program. Caching them saves time; the charge does not change.
 type recent struct{ cache *lru.Cache }
 
-// Bounds of what is remembered: that many patterns, of that many bytes and states at most.
+// Bounds of what is remembered: that many patterns, of that many bytes at most, as texts and compiled.
 const (
-	maxRecent       = 256
-	maxRecentText   = 1 << 10
-	maxRecentStates = 1 << 10
+	maxRecent      = 64
+	maxRecentText  = 1 << 10
+	maxRecentBytes = 31 << 10
 )
+
+// MaxRecentBytes is the most memory of the patterns that an Environment remembers, in bytes.
+const MaxRecentBytes = maxRecent * (maxRecentText + maxRecentBytes)
 
 func newRecent() *recent { return &recent{lru.New(maxRecent)} }
 
@@ -126,7 +152,7 @@ func (r *recent) compiled(text string) (pattern, error) {
 		return known.(pattern), nil
 	}
 	made, err := compilePattern(text)
-	if err == nil && len(text) <= maxRecentText && made.states <= maxRecentStates {
+	if err == nil && len(text) <= maxRecentText && made.bytes() <= maxRecentBytes {
 		r.cache.Add(strings.Clone(text), made)
 	}
 	return made, err
@@ -141,12 +167,12 @@ func (p patterns) computed(b *Budget, id int64, function, text string) (pattern,
 		}
 	}
 	b.pay(product(uint64(len(text)), parseUnits)+uint64(Folded(text)/foldedPerUnit), id, function) //nolint:gosec // not negative
-	states, err := statesOf(text)
+	size, err := sizeOf(text)
 	if err != nil {
 		return pattern{}, err
 	}
-	b.pay(product(states, stateUnits), id, function)
-	b.payMemory(product(states, perState), id)
+	b.pay(product(size.states, stateUnits), id, function)
+	b.payMemory(product(size.states, perState)+size.bytes(), id)
 	made, err := p.others.compiled(text)
 	if err == nil && b != nil {
 		if b.patterns == nil {
@@ -171,6 +197,11 @@ const (
 // matchWork is what one match of a text costs.
 func matchWork(text, states uint64) uint64 {
 	return product(text/bytesPerMatch+1, states/statesPerMatch+1)
+}
+
+// takesPattern reports whether the second argument of a function is a pattern.
+func takesPattern(function string) bool {
+	return function == "matches" || function == "find" || function == "findAll"
 }
 
 // matched is the operation of a function that takes a pattern as its second argument.

@@ -291,6 +291,12 @@ func (v *view) check(expression string) (*celgo.Ast, []diagnostics.Problem) {
 		if foldedIn(ast) > maxFolded {
 			return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: "the ranges of regular expressions for any case have too many characters: write shorter ranges"}}
 		}
+		if bytes := patternBytes(ast); bytes > PatternLimit(len(expression)) {
+			return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: fmt.Sprintf("the regular expressions take %d bytes of memory when they are compiled: at most %d; repeat fewer characters", bytes, PatternLimit(len(expression)))}}
+		}
+		if largestType(ast.NativeRep().Expr(), v.sizeOf) > maxTypes {
+			return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: tooManyTypes}}
+		}
 		if ast, found = v.env.Check(ast); found.Err() == nil {
 			return ast, nil
 		}
@@ -306,16 +312,48 @@ func (v *view) check(expression string) (*celgo.Ast, []diagnostics.Problem) {
 	return nil, issues
 }
 
+// sizeOf returns how many types the type of a variable of the policy is made of.
+func (v *view) sizeOf(variable string) int {
+	if f, ok := v.own.Fields[variable]; ok {
+		return sizeOfType(f.Type.CelType())
+	}
+	return 1
+}
+
 // foldedIn is Folded for all texts of an expression, because checking compiles its patterns.
 func foldedIn(ast *celgo.Ast) (total int) {
 	celast.PreOrderVisit(ast.NativeRep().Expr(), celast.NewExprVisitor(func(e celast.Expr) {
-		if e.Kind() == celast.LiteralKind {
-			if text, ok := e.AsLiteral().(types.String); ok {
-				total = min(total+Folded(string(text)), 1<<30)
+		if text, ok := literalText(e); ok {
+			total = min(total+Folded(text), 1<<30)
+		}
+	}))
+	return total
+}
+
+// patternBytes is what the patterns of an expression take when they are compiled. A text that is no pattern is none.
+func patternBytes(ast *celgo.Ast) (total uint64) {
+	celast.PreOrderVisit(ast.NativeRep().Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		if e.Kind() != celast.CallKind || !takesPattern(e.AsCall().FunctionName()) {
+			return
+		}
+		for _, argument := range e.AsCall().Args() {
+			if text, ok := literalText(argument); ok {
+				if size, err := sizeOf(text); err == nil {
+					total = min(total+size.bytes(), 1<<40)
+				}
 			}
 		}
 	}))
 	return total
+}
+
+// literalText returns the text that an expression is.
+func literalText(e celast.Expr) (string, bool) {
+	if e.Kind() != celast.LiteralKind {
+		return "", false
+	}
+	text, ok := e.AsLiteral().(types.String)
+	return string(text), ok
 }
 
 // explainPatterns says what is wrong with patterns, of which the compiler says only that they are.
@@ -330,15 +368,12 @@ func (v *view) explainPatterns(expression string, issues []diagnostics.Problem) 
 	}
 	ast := parsed.NativeRep()
 	celast.PreOrderVisit(ast.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
-		if e.Kind() != celast.LiteralKind {
-			return
-		}
-		text, ok := e.AsLiteral().(types.String)
+		text, ok := literalText(e)
 		if !ok {
 			return
 		}
 		at := ast.SourceInfo().GetStartLocation(e.ID())
-		if _, err := regexp.Compile(string(text)); err != nil {
+		if _, err := regexp.Compile(text); err != nil {
 			for i := range issues {
 				if issues[i].Message == wrong && issues[i].Line == at.Line() && issues[i].Column == at.Column()+1 {
 					issues[i].Message += ": " + err.Error()
