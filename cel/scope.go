@@ -288,14 +288,8 @@ func (v *view) check(expression string) (*celgo.Ast, []diagnostics.Problem) {
 	v.provider.missed = map[string]*apicel.DeclType{}
 	ast, found := v.env.Parse(expression)
 	if found.Err() == nil {
-		if foldedIn(ast) > maxFolded {
-			return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: "the ranges of regular expressions for any case have too many characters: write shorter ranges"}}
-		}
-		if bytes := patternBytes(ast); bytes > PatternLimit(len(expression)) {
-			return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: fmt.Sprintf("the regular expressions take %d bytes of memory when they are compiled: at most %d; repeat fewer characters", bytes, PatternLimit(len(expression)))}}
-		}
-		if largestType(ast.NativeRep().Expr(), v.sizeOf) > maxTypes {
-			return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: tooManyTypes}}
+		if exceeded := exceeds(ast, len(expression), v.sizeOf); exceeded != "" {
+			return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: exceeded}}
 		}
 		if ast, found = v.env.Check(ast); found.Err() == nil {
 			return ast, nil
@@ -310,6 +304,25 @@ func (v *view) check(expression string) (*celgo.Ast, []diagnostics.Problem) {
 	}
 	v.explainPatterns(expression, issues)
 	return nil, issues
+}
+
+// Exceeds says which bound of what takes long to check, or much memory, a parsed expression exceeds; nothing if it can be checked.
+// length is that of its text.
+func Exceeds(ast *celgo.Ast, length int) string {
+	return exceeds(ast, length, func(string) int { return 1 })
+}
+
+func exceeds(ast *celgo.Ast, length int, variable func(name string) int) string {
+	if foldedIn(ast) > maxFolded {
+		return "the ranges of regular expressions for any case have too many characters: write shorter ranges"
+	}
+	if bytes := patternBytes(ast); bytes > PatternLimit(length) {
+		return fmt.Sprintf("the regular expressions take %d bytes of memory when they are compiled: at most %d; repeat fewer characters", bytes, PatternLimit(length))
+	}
+	if largestType(ast.NativeRep().Expr(), variable) > maxTypes {
+		return tooManyTypes
+	}
+	return ""
 }
 
 // sizeOf returns how many types the type of a variable of the policy is made of.
@@ -344,6 +357,16 @@ func patternBytes(ast *celgo.Ast) (total uint64) {
 			}
 		}
 	}))
+	return total
+}
+
+// PatternBytes is the memory of the compiled patterns of the variables and of some programs of the scope, in bytes.
+func (s *Scope) PatternBytes(programs ...*Program) (total uint64) {
+	for _, p := range slices.Concat(s.variables, programs) {
+		if p != nil {
+			total += patternBytes(p.ast)
+		}
+	}
 	return total
 }
 

@@ -14,9 +14,6 @@ func suggest(name string, names []string) string {
 			best = candidate
 			break
 		}
-		if len(name)-len(candidate) > distance {
-			continue
-		}
 		if d := texts.Edits(strings.ToLower(name), strings.ToLower(candidate)); d < distance || d == distance && best == "" {
 			best, distance = candidate, d
 		}

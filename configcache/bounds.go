@@ -3,8 +3,10 @@ package configcache
 import (
 	"fmt"
 
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/limits/memory"
 	"github.com/virtward/virtward/placement"
+	"github.com/virtward/virtward/policies/rego"
 	"github.com/virtward/virtward/policycounts"
 )
 
@@ -20,6 +22,10 @@ func WorstCaseOfPolicies() []memory.Bound {
 		{
 			Name: "configcache/compiled", Subject: fmt.Sprintf("%d compiled policies", sizedFor), Bytes: sizedFor * compiledBytes,
 			Reason: "150 KiB each. Give the process more memory for more policies",
+		},
+		{
+			Name: "configcache/patterns", Subject: "regular expressions that policies compute", Bytes: cel.MaxRecentBytes + rego.MaxCachedBytes,
+			Reason: "the last 64 of expressions in CEL, and 100 of modules in Rego, which are used again",
 		},
 		{
 			Name: "configcache/policies", Subject: "policies that do not deny", Bytes: MaxPolicies,

@@ -21,6 +21,7 @@ func TestLint(t *testing.T) {
 		{"plugin-failure-strategy", `domainHooks: [{failureStrategy: Retry, cel: {expression: 'Domain{}'}}]`, "spec.domainHooks[0].failureStrategy", `"Retry" is neither Fail nor Ignore`},
 		{"plugin-condition", `{condition: vmi.spec.domain != null, domainHooks: [{cel: {expression: 'Domain{}'}}]}`, "spec.condition", "undefined field 'spec'"},
 		{"plugin-condition", `domainHooks: [{condition: vmi.Name, cel: {expression: 'Domain{}'}}]`, "spec.domainHooks[0].condition", "of the type string"},
+		{"plugin-condition", `domainHooks: [{condition: '[1]` + strings.Repeat(".map(a, {a: a})", 30) + `.size() > 0', cel: {expression: 'Domain{}'}}]`, "spec.domainHooks[0].condition", "lists and maps are too deep"},
 		{"plugin-condition-of-two-languages", `{condition: vmi.Name == "a", nodeHooks: [{socket: /s, permittedHooks: [PreVMStart]}]}`, "spec.condition", "undefined field 'Name'"},
 		{"plugin-expression", `domainHooks: [{cel: {expression: 'Domain{Titel: "a"}'}}]`, "spec.domainHooks[0].cel.expression", "line 1, column 13: undefined field 'Titel'"},
 		{"plugin-returns-domain", `domainHooks: [{cel: {expression: 'vmi.Name == "a" ? Domain{Title: "a"} : domainSpec'}}]`, "spec.domainHooks[0].cel.expression", "can return the variable domainSpec"},

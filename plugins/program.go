@@ -8,6 +8,8 @@ import (
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	policycel "github.com/virtward/virtward/cel"
 )
 
 // program is a compiled expression of virt-launcher.
@@ -42,8 +44,14 @@ func (c compiler) compile(env *cel.Env, text string) (*program, *cel.Type, error
 	if len(text) > maxExpression {
 		return nil, nil, fmt.Errorf("longer than %d bytes", maxExpression)
 	}
-	ast, issues := env.Compile(text)
+	ast, issues := env.Parse(text)
 	if issues.Err() != nil {
+		return nil, nil, errors.New(issueText(issues))
+	}
+	if exceeded := policycel.Exceeds(ast, len(text)); exceeded != "" {
+		return nil, nil, errors.New(exceeded)
+	}
+	if ast, issues = env.Check(ast); issues.Err() != nil {
 		return nil, nil, errors.New(issueText(issues))
 	}
 	compiled, err := env.Program(ast, cel.CostLimit(uint64(c)))

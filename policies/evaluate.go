@@ -70,6 +70,7 @@ func compileValidations(env *cel.Environment, spec *policyv1alpha1.VirtualMachin
 		return nil, problems
 	}
 	v := &validations{scope: scope, all: make([]assertion, 0, len(spec.Validations))}
+	var programs []*cel.Program
 	for i := range spec.Validations {
 		one := assertion{spec: &spec.Validations[i], path: fmt.Sprintf("spec.validations[%d]", i)}
 		one.expression, issues = scope.Compile(one.spec.Expression, cel.Bool)
@@ -78,9 +79,19 @@ func compileValidations(env *cel.Environment, spec *policyv1alpha1.VirtualMachin
 			one.message, issues = scope.Compile(one.spec.MessageExpression, cel.String)
 			problems = append(problems, diagnostics.In(one.path+".messageExpression", issues)...)
 		}
-		v.all = append(v.all, one)
+		v.all, programs = append(v.all, one), append(programs, one.expression, one.message)
 	}
-	return v, problems
+	return v, append(problems, tooManyPatterns("spec.validations", scope, programs)...)
+}
+
+// maxPatterns bounds the compiled patterns of the validations, or of the match conditions, of a policy together, in bytes.
+const maxPatterns = 2 << 20
+
+func tooManyPatterns(of string, scope *cel.Scope, programs []*cel.Program) []diagnostics.Problem {
+	if bytes := scope.PatternBytes(programs...); bytes > maxPatterns {
+		return []diagnostics.Problem{{Field: of, Message: fmt.Sprintf("the regular expressions take %d bytes of memory together when they are compiled: at most %d; repeat fewer characters", bytes, maxPatterns)}}
+	}
+	return nil
 }
 
 func scopeOptions(spec *policyv1alpha1.VirtualMachinePolicySpec, p *params, variables bool) cel.ScopeOptions {
@@ -230,13 +241,14 @@ func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachine
 		return nil, problems
 	}
 	c := &conditions{scope: scope}
+	var programs []*cel.Program
 	for i := range spec.Match.MatchConditions {
 		one := condition{path: fmt.Sprintf("spec.match.matchConditions[%d].expression", i)}
 		one.program, issues = scope.Compile(spec.Match.MatchConditions[i].Expression, cel.Bool)
 		problems = append(problems, diagnostics.In(one.path, issues)...)
-		c.all = append(c.all, one)
+		c.all, programs = append(c.all, one), append(programs, one.program)
 	}
-	return c, problems
+	return c, append(problems, tooManyPatterns("spec.match.matchConditions", scope, programs)...)
 }
 
 // hold reports whether all conditions are true. If one is false, the errors of the others do not matter.

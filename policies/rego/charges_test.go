@@ -95,7 +95,7 @@ func examples() map[string][]sizeExample {
 		},
 		"regex.is_valid": {
 			{[]string{text(80)}, 0, 2048 * 80, 80},
-			{[]string{`"\\pL"`}, 0, 2048 * (3 + 32), 3 + 32},
+			{[]string{`"\\pL"`}, 0, 2048 * (3 + 96), 3 + 96},
 			// The second range ends with the character 1000.
 			{[]string{`"(?i)[a-z][A-Ϩ]"`}, 0, 2048 * 15, 15 + 1000/64},
 		},

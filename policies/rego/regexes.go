@@ -15,8 +15,11 @@ import (
 // maxStates bounds a pattern, of which OPA remembers a hundred. The memory of a module without large documents has room for as many.
 const maxStates = 2_000
 
+// MaxCachedBytes is the most memory of the patterns that OPA keeps for all evaluations, 100 regular expressions, in bytes.
+const MaxCachedBytes = 16 << 20
+
 // classStates are how many states take as much memory as a class of characters by its name, such as \pL.
-const classStates = 32
+const classStates = 96
 
 // states of a pattern: as many as it has characters, times the repetitions that it asks for.
 func states(pattern string) int {
