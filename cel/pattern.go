@@ -99,6 +99,20 @@ func rangeEnd(rest string) rune {
 	return rune(min(end, utf8.MaxRune))
 }
 
+// PatternSize returns what a match of a pattern visits for each character, and what the compiled pattern takes, in bytes. Both are
+// 0 for a text that is no pattern, and huge for one that takes long to compile.
+func PatternSize(pattern string) (states int, bytes uint64) {
+	const huge = 1 << 30
+	if Folded(pattern) > maxFolded {
+		return huge, huge
+	}
+	size, err := sizeOf(pattern)
+	if err != nil {
+		return 0, 0
+	}
+	return int(min(size.states, huge)), size.bytes()
+}
+
 func measured(e *syntax.Regexp) patternSize {
 	const around = 2 // the states of an operator
 	total := patternSize{states: around}

@@ -24,8 +24,9 @@ import (
 // schema validates values: a definition of a resource, or the schema of parameters.
 type schema struct {
 	structural *structuralschema.Structural
-	validator  validation.SchemaValidator
-	rules      *schemacel.Validator
+	validator  boundedValidator
+	// rules are nil for the schema of parameters.
+	rules *schemacel.Validator
 }
 
 // definition is the definition of VirtualMachinePolicy. Policies are validated against it, so the bounds and the
@@ -39,11 +40,16 @@ var definition = sync.OnceValues(func() (*schema, error) {
 	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
 		return nil, fmt.Errorf("the definition of VirtualMachinePolicy: %w", err)
 	}
-	return newSchema(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, true)
+	s, err := newSchema(crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
+	if err != nil {
+		return nil, err
+	}
+	s.rules = schemacel.NewValidator(s.structural, true, celconfig.PerCallLimit)
+	return s, nil
 })
 
-// newSchema prepares a schema. resource reports whether it is the schema of a whole object.
-func newSchema(props *apiextensionsv1.JSONSchemaProps, resource bool) (*schema, error) {
+// newSchema prepares a schema, without its rules in CEL.
+func newSchema(props *apiextensionsv1.JSONSchemaProps) (*schema, error) {
 	internal := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
 		return nil, err
@@ -55,11 +61,11 @@ func newSchema(props *apiextensionsv1.JSONSchemaProps, resource bool) (*schema, 
 	if errs := structuralschema.ValidateStructural(nil, structural); len(errs) > 0 {
 		return nil, errs[0]
 	}
-	validator, _, err := validation.NewSchemaValidator(internal)
+	_, openAPI, err := validation.NewSchemaValidator(internal)
 	if err != nil {
 		return nil, err
 	}
-	return &schema{structural, validator, schemacel.NewValidator(structural, resource, celconfig.PerCallLimit)}, nil
+	return &schema{structural: structural, validator: boundedValidator{openAPI}}, nil
 }
 
 // fit adds the defaults of the schema, and returns what does not fit it.

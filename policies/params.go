@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -46,12 +49,13 @@ func readParams(spec *policyv1alpha1.PolicyParams, resolve ParamsResolver) (para
 	if spec == nil {
 		return p, nil
 	}
-	var s *schema
+	var s *paramsSchema
 	if spec.Schema != nil {
 		var errs field.ErrorList
-		if p.declared, s, errs = readSchema(spec.Schema.Raw); len(errs) > 0 {
+		if s, errs = readSchema(spec.Schema.Raw); len(errs) > 0 {
 			return p, errs
 		}
+		p.declared = s.declared
 	}
 	switch {
 	case spec.Values != nil:
@@ -67,7 +71,7 @@ func readParams(spec *policyv1alpha1.PolicyParams, resolve ParamsResolver) (para
 	return p, nil
 }
 
-func (p params) fromConfigMap(spec *policyv1alpha1.PolicyParams, s *schema, resolve ParamsResolver) (params, field.ErrorList) {
+func (p params) fromConfigMap(spec *policyv1alpha1.PolicyParams, s *paramsSchema, resolve ParamsResolver) (params, field.ErrorList) {
 	named := spec.ConfigMap.Namespace + "/" + spec.ConfigMap.Name
 	var data map[string]string
 	found := false
@@ -95,7 +99,7 @@ func (p params) fromConfigMap(spec *policyv1alpha1.PolicyParams, s *schema, reso
 
 // typed parses the values of a ConfigMap. Without a schema they are strings. With a schema, values of other types are
 // parsed as YAML, and keys that it does not declare are ignored.
-func typed(data map[string]string, s *schema, named string) (map[string]any, field.ErrorList) {
+func typed(data map[string]string, s *paramsSchema, named string) (map[string]any, field.ErrorList) {
 	value := make(map[string]any, len(data))
 	var errs field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(data)) {
@@ -121,25 +125,45 @@ func typed(data map[string]string, s *schema, named string) (map[string]any, fie
 	return value, errs
 }
 
+// paramsSchema is a schema of parameters.
+type paramsSchema struct {
+	*schema
+
+	declared *apiextensionsv1.JSONSchemaProps
+	// states are the sizes of the patterns.
+	states map[string]int
+}
+
 // check adds the defaults of the schema, and returns errors for values that do not fit it and for undeclared
-// parameters. A nil schema accepts everything.
-func (s *schema) check(value map[string]any, path *field.Path) field.ErrorList {
+// parameters, as many as a policy has problems. A nil schema accepts everything.
+func (s *paramsSchema) check(value map[string]any, path *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
 	}
+	completed := work{left: maxCompleted}
+	if completed.complete(value, s.structural); completed.left < 0 {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("with the defaults of the schema, the values have more than %d bytes: use fewer values, or smaller defaults", maxCompleted))}
+	}
+	given := runtime.DeepCopyJSON(value)
+	defaulting.Default(value, s.structural)
+	steps := work{left: maxSteps, states: s.states}
+	if steps.validate(value, s.declared, 0); steps.left < 0 {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "it takes too long to validate the values: use fewer values, or a schema with fewer branches, enum entries and patterns")}
+	}
 	var errs field.ErrorList
-	unknown := pruning.PruneWithOptions(runtime.DeepCopyJSON(value), s.structural, false, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	unknown := pruning.PruneWithOptions(given, s.structural, false, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	slices.Sort(unknown)
 	for _, name := range unknown {
 		errs = append(errs, field.Invalid(path, name, "the schema does not declare this parameter"))
 	}
-	return append(errs, s.fit(value, path)...)
+	errs = append(errs, s.fit(value, path)...)
+	return errs[:min(len(errs), maxProblems)]
 }
 
 // readSchema parses the schema of parameters. Unknown fields are an error.
-func readSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, *schema, field.ErrorList) {
-	reject := func(err error) (*apiextensionsv1.JSONSchemaProps, *schema, field.ErrorList) {
-		return nil, nil, field.ErrorList{field.Invalid(schemaPath, field.OmitValueType{}, message(err.Error()))}
+func readSchema(raw []byte) (*paramsSchema, field.ErrorList) {
+	reject := func(err error) (*paramsSchema, field.ErrorList) {
+		return nil, field.ErrorList{field.Invalid(schemaPath, field.OmitValueType{}, message(err.Error()))}
 	}
 	if len(raw) > maxParams {
 		return reject(fmt.Errorf("it has %d bytes: at most %d", len(raw), maxParams))
@@ -158,12 +182,15 @@ func readSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, *schema, field.Er
 	if props.Type != "object" {
 		return reject(fmt.Errorf("the type must be object, not %q", props.Type))
 	}
-	s, err := newSchema(props, false)
+	states, err := patternStates(props)
 	if err != nil {
 		return reject(err)
 	}
-	s.rules = nil // the schema validates parameters without CEL rules
-	return props, s, nil
+	s, err := newSchema(props)
+	if err != nil {
+		return reject(err)
+	}
+	return &paramsSchema{s, props, states}, nil
 }
 
 func readObject(raw []byte) (map[string]any, error) {
@@ -179,6 +206,15 @@ func readObject(raw []byte) (map[string]any, error) {
 
 // ReadValue parses a parameter's value, which is YAML. An integer is an int64, as in objects.
 func ReadValue(text string) (any, error) {
+	if strings.Contains(text, "*") { // an alias repeats what its anchor names, and aliases in it repeat that
+		var document yamlv3.Node
+		if err := yamlv3.Unmarshal([]byte(text), &document); err != nil {
+			return nil, err
+		}
+		if yamlBytes(&document, map[*yamlv3.Node]int{}) > maxCompleted {
+			return nil, fmt.Errorf("with its aliases, it has more than %d bytes", maxCompleted)
+		}
+	}
 	data, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
 		return nil, err
@@ -186,4 +222,21 @@ func ReadValue(text string) (any, error) {
 	var value any
 	err = sigsjson.UnmarshalCaseSensitivePreserveInts(data, &value)
 	return value, err
+}
+
+// yamlBytes returns how many bytes a node has with what its aliases repeat, up to the bound. known are nodes that were counted.
+func yamlBytes(node *yamlv3.Node, known map[*yamlv3.Node]int) int {
+	if bytes, counted := known[node]; counted {
+		return bytes
+	}
+	known[node] = 0 // while it is counted: the decoder rejects what contains itself
+	bytes := 1 + len(node.Value)
+	if node.Kind == yamlv3.AliasNode {
+		bytes = yamlBytes(node.Alias, known)
+	}
+	for _, inner := range node.Content {
+		bytes = min(bytes+yamlBytes(inner, known), maxCompleted+1)
+	}
+	known[node] = bytes
+	return bytes
 }
