@@ -17,6 +17,8 @@ const (
 	maxCompleted = 2 * maxParams
 	// maxSteps bounds the validation of the values. A step applies one schema to one value.
 	maxSteps = 60_000
+	// maxDepth bounds the schemas in a schema, one in the other: CEL compares types of maps in time that grows with their depth.
+	maxDepth = 32
 	// maxSchemaPatterns bounds the compiled patterns of a schema together, in bytes.
 	maxSchemaPatterns = 256 << 10
 	// What a step pays for.
@@ -114,11 +116,14 @@ func (w *work) validate(value any, s *apiextensionsv1.JSONSchemaProps, path int)
 	}
 }
 
-// patternStates returns the sizes of the patterns of a schema, before they are compiled.
+// patternStates returns the sizes of the patterns of a schema, before they are compiled. It fails for a schema that exceeds a bound.
 func patternStates(s *apiextensionsv1.JSONSchemaProps) (map[string]int, error) {
 	states, total := map[string]int{}, uint64(0)
 	var failed error
-	visitSchemas(s, func(s *apiextensionsv1.JSONSchemaProps) {
+	visitSchemas(s, 0, func(s *apiextensionsv1.JSONSchemaProps, depth int) {
+		if depth > maxDepth {
+			failed = fmt.Errorf("it is too deep: at most %d schemas, one in the other", maxDepth)
+		}
 		if _, known := states[s.Pattern]; known || s.Pattern == "" || failed != nil {
 			return
 		}
@@ -131,25 +136,28 @@ func patternStates(s *apiextensionsv1.JSONSchemaProps) (map[string]int, error) {
 	return states, failed
 }
 
-// visitSchemas calls a function for a schema and those in it.
-func visitSchemas(s *apiextensionsv1.JSONSchemaProps, visit func(*apiextensionsv1.JSONSchemaProps)) {
+// visitSchemas calls a function for a schema and those in it, with their depths. Those below maxDepth are left out.
+func visitSchemas(s *apiextensionsv1.JSONSchemaProps, depth int, visit func(s *apiextensionsv1.JSONSchemaProps, depth int)) {
 	if s == nil {
 		return
 	}
-	visit(s)
+	visit(s, depth)
+	if depth++; depth > maxDepth+1 {
+		return
+	}
 	for _, schemas := range [][]apiextensionsv1.JSONSchemaProps{s.AllOf, s.AnyOf, s.OneOf} {
 		for i := range schemas {
-			visitSchemas(&schemas[i], visit)
+			visitSchemas(&schemas[i], depth, visit)
 		}
 	}
-	visitSchemas(s.Not, visit)
+	visitSchemas(s.Not, depth, visit)
 	if s.Items != nil {
-		visitSchemas(s.Items.Schema, visit)
+		visitSchemas(s.Items.Schema, depth, visit)
 	}
 	if s.AdditionalProperties != nil {
-		visitSchemas(s.AdditionalProperties.Schema, visit)
+		visitSchemas(s.AdditionalProperties.Schema, depth, visit)
 	}
 	for _, property := range s.Properties {
-		visitSchemas(&property, visit)
+		visitSchemas(&property, depth, visit)
 	}
 }
