@@ -4,14 +4,14 @@ import (
 	"math/bits"
 	"regexp"
 	"regexp/syntax"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/utils/lru"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // Kubernetes charges for a regular expression by its length, but (a{30}){30} is short and has a thousand states, and
@@ -64,46 +64,11 @@ func PatternLimit(length int) uint64 {
 // maxFolded are the characters of ranges for any case in the patterns of an expression.
 const maxFolded = 1 << 21
 
-// Folded returns how many characters the ranges of a pattern for any case have, because the compiler looks up the other case of each. ASCII is left out. What follows a minus is taken for the end of a range
-// from zero.
-func Folded(pattern string) int {
-	if !strings.Contains(pattern, "(?") {
-		return 0
-	}
-	total := 0
-	for i := 0; i < len(pattern); i++ {
-		switch pattern[i] {
-		case '\\':
-			i++
-		case '-':
-			if end := rangeEnd(pattern[i+1:]); end >= utf8.RuneSelf {
-				total = min(total+int(end), 1<<30)
-			}
-		}
-	}
-	return total
-}
-
-// rangeEnd is the character that a part of a pattern begins with.
-func rangeEnd(rest string) rune {
-	digits, escaped := strings.CutPrefix(rest, `\x{`)
-	if !escaped {
-		r, _ := utf8.DecodeRuneInString(rest)
-		return r
-	}
-	digits, _, _ = strings.Cut(digits, "}")
-	end, err := strconv.ParseUint(digits, 16, 32)
-	if err != nil {
-		return 0 // the pattern is wrong
-	}
-	return rune(min(end, utf8.MaxRune))
-}
-
 // PatternSize returns what a match of a pattern visits for each character, and what the compiled pattern takes, in bytes. Both are
 // 0 for a text that is no pattern, and huge for one that takes long to compile.
 func PatternSize(pattern string) (states int, bytes uint64) {
 	const huge = 1 << 30
-	if Folded(pattern) > maxFolded {
+	if texts.Folded(pattern) > maxFolded {
 		return huge, huge
 	}
 	size, err := sizeOf(pattern)
@@ -180,7 +145,7 @@ func (p patterns) computed(b *Budget, id int64, function, text string) (pattern,
 			return known, nil
 		}
 	}
-	b.pay(product(uint64(len(text)), parseUnits)+uint64(Folded(text)/foldedPerUnit), id, function) //nolint:gosec // not negative
+	b.pay(product(uint64(len(text)), parseUnits)+uint64(texts.Folded(text)/foldedPerUnit), id, function) //nolint:gosec // not negative
 	size, err := sizeOf(text)
 	if err != nil {
 		return pattern{}, err

@@ -337,7 +337,7 @@ func (v *view) sizeOf(variable string) int {
 func foldedIn(ast *celgo.Ast) (total int) {
 	celast.PreOrderVisit(ast.NativeRep().Expr(), celast.NewExprVisitor(func(e celast.Expr) {
 		if text, ok := literalText(e); ok {
-			total = min(total+Folded(text), 1<<30)
+			total = min(total+texts.Folded(text), 1<<30)
 		}
 	}))
 	return total

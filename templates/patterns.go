@@ -5,17 +5,24 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // The bounds of patterns. The time to match a text is the product of its length and of the pattern's size.
 const (
 	maxPatternSize = 1000
 	maxMatched     = 20_000_000
+	// maxFolded are the characters of ranges for any case, which the parser looks up one by one.
+	maxFolded = 200_000
 )
 
 // compilePattern compiles a pattern for whole texts. The size is the number of its elements, with repetitions written
 // out: a{1000} has a thousand.
 func compilePattern(pattern string) (compiled *regexp.Regexp, size int, err error) {
+	if texts.Folded(pattern) > maxFolded {
+		return nil, 0, fmt.Errorf("the ranges for any case have more than %d characters: write shorter ranges", maxFolded)
+	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return nil, 0, errors.New("it is no regular expression in RE2's syntax")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
-	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/texts"
 )
 
 // maxStates bounds a pattern, of which OPA remembers a hundred. The memory of a module without large documents has room for as many.
@@ -38,7 +38,7 @@ func states(pattern string) int {
 	return states
 }
 
-// foldedPerStep are the characters of ranges for any case that are looked up in a step: see cel.Folded.
+// foldedPerStep are the characters of ranges for any case that are looked up in a step: see texts.Folded.
 const foldedPerStep = 64
 
 // compiled is compiling a pattern whose states take so many bytes each.
@@ -48,7 +48,7 @@ func compiled(pattern ast.Value, state int) (charge, error) {
 	if n > maxStates {
 		return charge{}, fmt.Errorf("a pattern of %d states is larger than %d", n, maxStates)
 	}
-	return charge{takes: state * n, work: n + cel.Folded(string(p))/foldedPerStep}, nil
+	return charge{takes: state * n, work: n + texts.Folded(string(p))/foldedPerStep}, nil
 }
 
 // perState are the bytes of a state.
