@@ -62,6 +62,7 @@ var libraries = []library{
 	{"k8s.io/apiserver/pkg", "net/http os/exec", "the CEL environment of Kubernetes; through apimachinery and the feature gates"},
 	{"k8s.io/component-helpers/resource", "net/http", "the sum of what the containers of a pod request; through apimachinery"},
 	{"k8s.io/component-helpers/scheduling", "net/http", "the scheduler's matching of nodes; through apimachinery"},
+	{"k8s.io/kube-openapi/pkg/validation", "net/http os/exec", "the validation of schemas, with a bound of the errors; schemas are not loaded from URLs"},
 	{"k8s.io/pod-security-admission", "net/http", "the checks of Pod Security; through apimachinery"},
 	{"kubevirt.io/api", "net/http", "types; through apimachinery"},
 	{"kubevirt.io/containerized-data-importer-api", "net/http", "types; through apimachinery"},
