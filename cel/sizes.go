@@ -8,8 +8,9 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// maxTypes is how many types the type of a part of an expression may be made of. list(map(string, int)) is made of 3: texts and numbers as keys do not count. The checker takes time
-// in proportion to the square of that for each literal, and each macro of [1].map(a, {a: a}).map(a, {a: a}) doubles it.
+// maxTypes is how many types the type of a part of an expression may be made of. list(map(string, int)) is made of 3: texts and
+// numbers as keys do not count. The checker takes time in proportion to the square of that for each literal, and each macro of
+// [1].map(a, {a: a}).map(a, {a: a}) doubles it.
 const maxTypes = 32
 
 // typeSizes bounds how many types the parts of an expression are made of, before it is checked.

@@ -88,6 +88,20 @@ func annotated(t testing.TB, annotations []string) (requests []map[string]any, d
 	return requests, requestsOf(t, requests)
 }
 
+// converted returns the result for a template, which is a policy, and the policy in a set.
+func (r *regoTemplate) converted(t testing.TB, name string) ([]convert.Result, *policies.Set) {
+	t.Helper()
+	results := convert.Convert(environment(t), r.objects(t), effective.AlwaysSet())
+	if len(results) != 1 || results[0].Policy == nil {
+		t.Fatalf("%s: %s", name, printed(t, results))
+	}
+	compiled, problems := policies.Compile(environment(t), results[0].Policy, nil)
+	if compiled == nil {
+		t.Fatalf("%s: %v\n%s", name, problems, printed(t, results))
+	}
+	return results, policies.NewSet("virtward-system", compiled)
+}
+
 // TestErrorsOfRego compares converted templates with OPA, which ignores the errors of functions. A policy has each violation of its original;
 // it has another one only if a note or the length of a text says so.
 func TestErrorsOfRego(t *testing.T) {
@@ -129,21 +143,14 @@ func TestErrorsOfRego(t *testing.T) {
 		{"a text less a number", text + "not n - 2 > 2", "", "minus"},
 	} {
 		template := &regoTemplate{Name: "X", Rego: fmt.Sprintf("package x\nviolation[{\"msg\": \"x\"}] { %s }\n%s\n", c.body, c.rules)}
-		results := convert.Convert(environment(t), template.objects(t), effective.AlwaysSet())
-		if len(results) != 1 || results[0].Policy == nil {
-			t.Fatalf("%s: %s", c.name, printed(t, results))
-		}
-		compiled, problems := policies.Compile(environment(t), results[0].Policy, nil)
-		if compiled == nil {
-			t.Fatalf("%s: %v\n%s", c.name, problems, printed(t, results))
-		}
+		results, set := template.converted(t, c.name)
 		noted := slices.ContainsFunc(results[0].Notes, func(n convert.Note) bool {
 			return c.noted != "" && strings.HasPrefix(n.Message, c.noted+": a value that a function cannot read")
 		})
 		if noted != (c.noted != "") {
 			t.Errorf("%s: the notes are %v", c.name, results[0].Notes)
 		}
-		set, original, stricter := policies.NewSet("virtward-system", compiled), template.query(t), 0
+		original, stricter := template.query(t), 0
 		for i, request := range requests {
 			want, got := len(original(request)) > 0, len(messagesOf(set, documents[i])) > 0
 			long := annotations[i] == "1e999" || len(annotations[i]) > 100
@@ -185,15 +192,8 @@ func TestNamesOfFunctions(t *testing.T) {
 		if c.library != "" {
 			template.Libs = []string{c.library}
 		}
-		results := convert.Convert(environment(t), template.objects(t), effective.AlwaysSet())
-		if len(results) != 1 || results[0].Policy == nil {
-			t.Fatalf("%s: %s", c.name, printed(t, results))
-		}
-		compiled, problems := policies.Compile(environment(t), results[0].Policy, nil)
-		if compiled == nil {
-			t.Fatalf("%s: %v\n%s", c.name, problems, printed(t, results))
-		}
-		set, original, violated := policies.NewSet("virtward-system", compiled), template.query(t), false
+		results, set := template.converted(t, c.name)
+		original, violated := template.query(t), false
 		for i, request := range requests {
 			want, got := len(original(request)) > 0, len(messagesOf(set, documents[i])) > 0
 			if violated = violated || want; got != want {
