@@ -54,9 +54,9 @@ func sizeOf(text string) (patternSize, error) {
 	return measured(parsed), nil
 }
 
-// PatternLimit is what the patterns of an expression of a length may take when they are compiled, in bytes: about as much for each byte as the rest of
-// the expression.
-func PatternLimit(length int) uint64 {
+// patternLimit is what the patterns of an expression of a length may take when they are compiled, in bytes: about as much for each
+// byte as the rest of the expression.
+func patternLimit(length int) uint64 {
 	const whole, each = 256 << 10, 128
 	return whole + each*uint64(length) //nolint:gosec // not negative
 }

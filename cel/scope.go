@@ -316,8 +316,8 @@ func exceeds(ast *celgo.Ast, length int, variable func(name string) int) string 
 	if foldedIn(ast) > maxFolded {
 		return "the ranges of regular expressions for any case have too many characters: write shorter ranges"
 	}
-	if bytes := patternBytes(ast); bytes > PatternLimit(length) {
-		return fmt.Sprintf("the regular expressions take %d bytes of memory when they are compiled: at most %d; repeat fewer characters", bytes, PatternLimit(length))
+	if bytes := patternBytes(ast); bytes > patternLimit(length) {
+		return fmt.Sprintf("the regular expressions take %d bytes of memory when they are compiled: at most %d; repeat fewer characters", bytes, patternLimit(length))
 	}
 	if largestType(ast.NativeRep().Expr(), variable) > maxTypes {
 		return tooManyTypes

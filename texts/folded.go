@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Folded returns how many characters the ranges of a pattern for any case have, because the compiler looks up the other case of each. ASCII is left out. What follows a minus is taken for the end of a range
-// from zero.
+// Folded returns how many characters the ranges of a pattern for any case have, because the compiler looks up the other case of
+// each. ASCII is left out. What follows a minus is taken for the end of a range from zero.
 func Folded(pattern string) int {
 	if !strings.Contains(pattern, "(?") {
 		return 0
